@@ -1,0 +1,1 @@
+"""Sides: databases and files opened as typed columns in key order."""

@@ -1,0 +1,152 @@
+"""The seam between a data set and the comparison: a side gives typed columns and Arrow batches, in key order if it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from airflow_delta_provider.core.types import LogicalType
+
+KEEP_COLUMN = "\x00keep"
+"""Name of the extra boolean column that says for which rows the filter is true; NULL and false are both left out."""
+BATCH_ROWS = 65_536
+BATCH_BYTES_MAX = 16 * 1024 * 1024
+SAMPLE_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a side.
+
+    ``type`` is None where the engine type has no logical type; ``advice`` then says which read_as would help.
+    ``untyped`` marks a column of a text file whose type nobody declared: it takes the type of its partner, read strictly.
+    ``forms`` names for an untyped column what JSON values it holds: ``bool``, ``number``, ``text``, ``json``.
+    """
+
+    name: str
+    type: LogicalType | None
+    engine_type: str
+    nullable: bool = True
+    untyped: bool = False
+    forms: frozenset[str] = frozenset()
+    advice: str = ""
+
+
+class Order(Enum):
+    """What a side can promise about the order of its rows by given key columns."""
+
+    PROMISED = "promised"
+    """The engine sorts by canonical key order; a descent is a failure."""
+    HOPED = "hoped"
+    """The rows look sorted (file statistics); a descent means: sort them here and start over."""
+    NONE = "none"
+    """The rows come in any order and must be sorted here."""
+
+
+class RangeCost(Enum):
+    """What reading one key range costs a side."""
+
+    INDEX = "index"
+    """About the rows of the range."""
+    SCAN = "scan"
+    """The whole data set, each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one read asks of a side.
+
+    ``columns``: names to deliver, in this order (key columns among them).
+    ``key``, ``key_types``: key columns and the canonical types of the key; both empty where no range or order is wanted.
+    ``lower``, ``upper``: canonical key bytes, half-open, None is open. The side may deliver more rows than the range
+    holds, never fewer: the caller cuts exactly.
+    ``filter``: a parsed boolean expression of this side, or None; it never drops rows, it fills ``KEEP_COLUMN``.
+    ``ordered``: True where rows are wanted in canonical key order (only asked of a side whose order is not NONE).
+    """
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    key_types: tuple[LogicalType, ...] = ()
+    lower: bytes | None = None
+    upper: bytes | None = None
+    filter: Any = None
+    ordered: bool = False
+    batch_rows: int = BATCH_ROWS
+    batch_bytes: int = BATCH_BYTES_MAX
+
+
+class Side(Protocol):
+    """One opened data set. Sides open lazily, hold read-only rights and never write.
+
+    Raises, from every method: SideMissingError, ConnectError, SideReadError, SideFileError, SideLineError.
+    """
+
+    kind: str
+    """Engine or file kind: ``postgresql``, ``sqlite``, ``duckdb``, ``parquet``, ``csv``, ``jsonl``, ..."""
+    where: str
+    """How errors name the side's data set, without credentials: ``table public.orders``."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns in table order."""
+        ...
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The declared primary key, or an empty tuple."""
+        ...
+
+    def resolve(self, types: Mapping[str, LogicalType]) -> Side:
+        """Return the side with its untyped columns read strictly as these types (values that don't parse are refused)."""
+        ...
+
+    def order(self, key: tuple[str, ...], key_types: tuple[LogicalType, ...]) -> Order:
+        """Say what order this side can deliver for these key columns, whose canonical types are ``key_types``."""
+        ...
+
+    def range_cost(self, key: tuple[str, ...]) -> RangeCost:
+        """Say what one key range costs."""
+        ...
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield batches whose columns are ``request.columns`` (and KEEP_COLUMN if there is a filter), as carriers.
+
+        Closing the generator cancels the read. Peak memory is a few batches.
+        """
+        ...
+
+    def sample(self, key: tuple[str, ...], rows: int = SAMPLE_ROWS) -> pa.Table:
+        """Return up to about ``rows`` key rows spread over the data set, in any order, without sorting the data set."""
+        ...
+
+    def estimate_rows(self) -> int | None:
+        """Return about how many rows there are, from statistics where possible, or None."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the sidecar should hold of this side: engine version, snapshot token, file identities. No secrets."""
+        ...
+
+    def close(self) -> None:
+        """Release connections and files; a second call does nothing."""
+        ...
+
+
+@dataclass(slots=True)
+class SideSpec:
+    """One side as a specification gives it; exactly one of ``uri``, ``conn_id`` and ``path`` is set.
+
+    ``options``: the ``csv`` and ``jsonl`` members of the specification, for text files.
+    """
+
+    label: str = ""
+    uri: str | None = None
+    conn_id: str | None = None
+    path: str | None = None
+    table: str | None = None
+    query: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
