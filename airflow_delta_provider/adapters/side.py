@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from airflow_delta_provider.core.spec import SideSpec
 from airflow_delta_provider.core.types import LogicalType
+
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "BATCH_ROWS",
+    "KEEP_COLUMN",
+    "Column",
+    "Order",
+    "RangeCost",
+    "Request",
+    "Side",
+    "SideSpec",
+]
 
 KEEP_COLUMN = "\x00keep"
 """Name of the extra boolean column that says for which rows the filter is true; NULL and false are both left out."""
@@ -134,19 +147,3 @@ class Side(Protocol):
     def close(self) -> None:
         """Release connections and files; a second call does nothing."""
         ...
-
-
-@dataclass(slots=True)
-class SideSpec:
-    """One side as a specification gives it; exactly one of ``uri``, ``conn_id`` and ``path`` is set.
-
-    ``options``: the ``csv`` and ``jsonl`` members of the specification, for text files.
-    """
-
-    label: str = ""
-    uri: str | None = None
-    conn_id: str | None = None
-    path: str | None = None
-    table: str | None = None
-    query: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)

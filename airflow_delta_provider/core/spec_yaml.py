@@ -1,0 +1,43 @@
+"""A YAML loader that changes no value: numbers with a fraction stay text, dates stay text, members never repeat."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+
+class ExactLoader(yaml.SafeLoader):
+    """Reads ``0.001`` as the text ``"0.001"``, ``2026-11-01`` as text, ``yes`` as text, and refuses a repeated member."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+
+ExactLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""])
+ExactLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF")
+)
+ExactLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z"), list("-+0123456789")
+)
+
+
+def _integer(loader: yaml.SafeLoader, node: yaml.Node) -> int:
+    return int(loader.construct_scalar(node))
+
+
+def _unique_map(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    pairs = [(loader.construct_object(key, deep=True), value) for key, value in node.value]
+    seen: set[Any] = set()
+    for (key, _), (key_node, _) in zip(pairs, node.value, strict=True):
+        if not isinstance(key, str | int | bool) and key is not None:
+            raise yaml.constructor.ConstructorError(None, None, "a member name is no scalar", key_node.start_mark)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"member {key!r} is repeated", key_node.start_mark)
+        seen.add(key)
+    return {key: loader.construct_object(value, deep=True) for key, value in pairs}
+
+
+ExactLoader.add_constructor("tag:yaml.org,2002:int", _integer)
+ExactLoader.add_constructor("tag:yaml.org,2002:map", _unique_map)
