@@ -1,0 +1,48 @@
+"""Fixtures that every layer's tests may use: one server of each kind for a test process, started by its first use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import servers
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[servers.Server]:
+    """A PostgreSQL server, as a rule the wheel's build (without ICU)."""
+    with servers.postgresql() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def linguistic_postgresql_server() -> Iterator[servers.Server]:
+    """A PostgreSQL server with linguistic collations, where the system has one; else the same build as the other."""
+    with servers.postgresql(linguistic=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[servers.Server]:
+    """A MariaDB server."""
+    with servers.mariadb() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[servers.Server]:
+    """A Redis server."""
+    with servers.redis() as server:
+        yield server
+
+
+@pytest.fixture
+def postgresql_database(postgresql_server: servers.Server) -> str:
+    """The URI of an empty PostgreSQL database, one for each test."""
+    return postgresql_server.create_database()
+
+
+@pytest.fixture
+def mariadb_database(mariadb_server: servers.Server) -> str:
+    """The URI of an empty MariaDB database, one for each test."""
+    return mariadb_server.create_database()
