@@ -1,0 +1,245 @@
+"""A table or query of a database as a side: one class over all dialects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_delta_provider.adapters.dialects.base import ALIAS, Dialect, ReadColumn, Relation
+from airflow_delta_provider.adapters.dialects.statement import Statement, sql
+from airflow_delta_provider.adapters.ranges import range_predicate, sortable
+from airflow_delta_provider.adapters.side import KEEP_COLUMN, SAMPLE_ROWS, Column, Order, RangeCost, Request, Side
+from airflow_delta_provider.core.errors import (
+    DeltaError,
+    SideColumnTypeError,
+    SideMissingError,
+    SideReadError,
+    SpecColumnError,
+    shown,
+)
+from airflow_delta_provider.core.types import LogicalType
+
+
+class SqlSide:
+    """One table, view or query, opened when first asked and held in one snapshot where the engine has snapshots.
+
+    ``connect`` gives an open connection of the dialect's driver; the side closes it. It may raise ConnectError and
+    SideMissingError. Exactly one of ``table`` and ``query`` is set.
+    """
+
+    def __init__(
+        self, dialect: Dialect, connect: Callable[[], Any], *, table: str | None = None, query: str | None = None
+    ) -> None:
+        self.kind = dialect.kind
+        self.where = f"table {shown(table)}" if table is not None else "query"
+        self._dialect = dialect
+        self._connect = connect
+        self._table = table
+        self._query = query
+        self._connection: Any = None
+        self._relation: Relation | None = None
+        self._read_columns: tuple[ReadColumn, ...] | None = None
+
+    def __enter__(self) -> SqlSide:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns in table order."""
+        return tuple(each.column for each in self._described())
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The declared primary key, or an empty tuple."""
+        relation = self._opened()
+        if relation.is_query:
+            return ()
+        with self._refusals():
+            return self._dialect.primary_key(self._connection, relation)
+
+    def resolve(self, types: Mapping[str, LogicalType]) -> Side:
+        """Give columns that hold no value at all, and of which nobody knows a type, the type of their partner."""
+        resolved = []
+        for each in self._described():
+            wanted = types.get(each.column.name)
+            resolved.append(retyped(each, wanted) if each.column.untyped and wanted is not None else each)
+        self._read_columns = tuple(resolved)
+        return self
+
+    def order(self, key: tuple[str, ...], key_types: tuple[LogicalType, ...]) -> Order:
+        """Say PROMISED where the engine orders every key column as canonical keys are ordered, else NONE."""
+        columns = self._picked(key)
+        if all(sortable(column, kind) for column, kind in zip(columns, key_types, strict=True)):
+            return Order.PROMISED
+        return Order.NONE
+
+    def range_cost(self, key: tuple[str, ...]) -> RangeCost:
+        """Say INDEX where an index serves the canonical order of the first key column."""
+        relation = self._opened()
+        first = self._picked(key)[0]
+        if relation.is_query or not first.sort:
+            return RangeCost.SCAN
+        with self._refusals():
+            served = self._dialect.indexed(self._connection, relation, first)
+        return RangeCost.INDEX if served else RangeCost.SCAN
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield batches of ``request.columns``, and KEEP_COLUMN where there is a filter.
+
+        The carrier of a text column may change from string to binary in a batch that holds invalid Unicode.
+        """
+        relation = self._opened()
+        columns = self._readable(request.columns)
+        names = list(request.columns)
+        if request.filter is not None:
+            verdict = request.filter.render(self._dialect, self._dialect.field)
+            columns = (*columns, self._dialect.keep_column(verdict))
+            names.append(KEEP_COLUMN)
+        statement = self._select(relation, columns, request)
+        with self._refusals():
+            batches = self._dialect.fetch(self._connection, statement, columns, request.batch_rows, request.batch_bytes)
+            for arrays in batches:
+                yield pa.RecordBatch.from_arrays(arrays, names)
+
+    def sample(self, key: tuple[str, ...], rows: int = SAMPLE_ROWS) -> pa.Table:
+        """Return up to about ``rows`` key rows from all over the relation, unsorted."""
+        relation = self._opened()
+        columns = self._readable(key)
+        terms = ", ".join(column.select for column in columns)
+        with self._refusals():
+            statement = self._dialect.sampled(self._connection, relation, terms, rows)
+            parts = list(self._dialect.fetch(self._connection, statement, columns, rows, 1 << 28))
+        if not parts:
+            return pa.table([pa.array([], column.arrow) for column in columns], names=list(key))
+        chunked = [pa.chunked_array(list(arrays)) for arrays in zip(*parts, strict=True)]
+        return pa.table(chunked, names=list(key))
+
+    def estimate_rows(self) -> int | None:
+        """Return about how many rows there are, or None."""
+        relation = self._opened()
+        with self._refusals():
+            return self._dialect.estimate_rows(self._connection, relation)
+
+    def facts(self) -> dict[str, Any]:
+        """Return engine, version and snapshot token."""
+        self._opened()
+        with self._refusals():
+            return {"engine": self.kind, **self._dialect.facts(self._connection)}
+
+    def close(self) -> None:
+        """End the snapshot and close the connection; a second call does nothing."""
+        connection, self._connection = self._connection, None
+        self._relation = None
+        if connection is None:
+            return
+        try:
+            self._dialect.close(connection)
+        except self._dialect.driver_errors():
+            return  # a connection that is already gone is closed
+
+    def _select(self, relation: Relation, columns: tuple[ReadColumn, ...], request: Request) -> Statement:
+        terms = ", ".join(f"{column.select} AS c{at}" for at, column in enumerate(columns))
+        statement = sql(f"SELECT {terms} FROM {relation.source} AS {ALIAS}")
+        key = self._picked(request.key)
+        predicate = range_predicate(self._dialect, key, request.key_types, request.lower, request.upper)
+        if predicate is not None:
+            statement = sql(statement, " WHERE ", predicate)
+        if request.ordered:
+            if self.order(request.key, request.key_types) is Order.NONE:
+                raise SideReadError(f"{self.where}: this engine cannot order by {', '.join(request.key)}.")
+            order = ", ".join(self._dialect.order_term(column) for column in key)
+            statement = sql(statement, f" ORDER BY {order}")
+        return statement
+
+    def _opened(self) -> Relation:
+        if self._relation is not None:
+            return self._relation
+        self._connection = self._connect()
+        with self._refusals():
+            self._dialect.begin(self._connection)
+            if self._table is None:
+                self._relation = self._dialect.query(self._query or "")
+                return self._relation
+            found = self._dialect.find(self._connection, self._table)
+        if found is None:
+            raise SideMissingError(f"There is no {self.where} that this user may read.", where=self.where)
+        self._relation = found
+        return found
+
+    def _described(self) -> tuple[ReadColumn, ...]:
+        if self._read_columns is None:
+            relation = self._opened()
+            with self._refusals():
+                self._read_columns = self._dialect.describe(self._connection, relation)
+        return self._read_columns
+
+    def _picked(self, names: tuple[str, ...]) -> tuple[ReadColumn, ...]:
+        known = {each.column.name: each for each in self._described()}
+        for name in names:
+            if name not in known:
+                raise SpecColumnError(f"{self.where} has no column {shown(name)}.", where=self.where)
+        return tuple(known[name] for name in names)
+
+    def _readable(self, names: tuple[str, ...]) -> tuple[ReadColumn, ...]:
+        columns = self._picked(names)
+        for each in columns:
+            if each.column.type is None:
+                raise SideColumnTypeError(
+                    f"{self.where}, column {shown(each.column.name)}: {shown(each.column.engine_type)} has no logical "
+                    f"type. {each.column.advice}".rstrip(),
+                    where=self.where,
+                )
+        return columns
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Turn errors of the driver into refusals; its own text stays out where it may hold values or credentials."""
+        try:
+            yield
+        except DeltaError:
+            raise
+        except self._dialect.driver_errors() as error:
+            raise self._dialect.failure(error, self.where) from None
+
+
+def retyped(each: ReadColumn, wanted: LogicalType) -> ReadColumn:
+    """Return a column of NULLs only, read as another logical type."""
+    carrier = null_carrier(wanted)
+    column = Column(each.column.name, wanted, each.column.engine_type, each.column.nullable)
+    return ReadColumn(column, each.select, carrier, each.sort, each.native)
+
+
+def null_carrier(kind: LogicalType) -> pa.DataType:
+    """Return an Arrow type that carries a logical type, for arrays that hold nothing but NULL."""
+    if kind.kind == "array" and kind.item:
+        return pa.list_(null_carrier(kind.item))
+    if kind.kind == "map" and kind.item and kind.map_key:
+        return pa.map_(null_carrier(kind.map_key), null_carrier(kind.item))
+    if kind.kind == "struct":
+        return pa.struct([(name, null_carrier(part)) for name, part in kind.fields])
+    return _NULL_CARRIERS[kind.kind]
+
+
+_NULL_CARRIERS = {
+    "bool": pa.bool_(),
+    "int": pa.int64(),
+    "decimal": pa.string(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "text": pa.string(),
+    "bytes": pa.binary(),
+    "uuid": pa.binary(16),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamp_tz": pa.timestamp("us", tz="UTC"),
+    "interval": pa.month_day_nano_interval(),
+    "json": pa.string(),
+    "json_text": pa.string(),
+}
