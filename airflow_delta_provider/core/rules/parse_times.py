@@ -1,0 +1,177 @@
+"""Read texts as dates, times of day, timestamps, instants and intervals (ISO 8601, every year, nine fraction digits)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta_provider.core.rules import zones
+from airflow_delta_provider.core.rules.calendar import (
+    DAY_NS,
+    SECOND_NS,
+    date_carrier,
+    days_of,
+    timestamp_carrier,
+)
+from airflow_delta_provider.core.rules.distinct import mapped, per_distinct
+from airflow_delta_provider.core.types import LogicalType
+
+_EASY_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_EASY_STAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,%d})?"
+_OFFSET = r"(Z|[+-][0-9]{2}:[0-9]{2})"
+_INFINITE = re.compile(r"([+-]?)(?:inf|infinity)", re.IGNORECASE | re.ASCII)
+_CLOCK = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?")
+_STAMP = re.compile(r"([^ T]+)[ T]([0-9:.]+)(?: ?(Z|UTC|[+-][0-9:]+))?( BC)?")
+_SHIFT = re.compile(r"([+-])([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?")
+_SECONDS = r"([+-]?[0-9]{1,18})(?:\.([0-9]{1,9}))?S"
+_INTERVAL = re.compile(
+    r"([+-]?)P(?=[+0-9T-])(?:([+-]?[0-9]{1,18})Y)?(?:([+-]?[0-9]{1,18})M)?(?:([+-]?[0-9]{1,18})W)?"
+    rf"(?:([+-]?[0-9]{{1,18}})D)?(?:T(?=[+0-9-])(?:([+-]?[0-9]{{1,18}})H)?(?:([+-]?[0-9]{{1,18}})M)?(?:{_SECONDS})?)?"
+)
+
+
+def dates(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) -> pa.Array:
+    """Read dates: ``YYYY-MM-DD``, a signed astronomical year of four or more digits, ``BC`` behind, or an infinity."""
+    if _all_match(values, _EASY_DATE):
+        easy = _cast(values, pa.date32())
+        if easy is not None:
+            return easy
+    days, indices = per_distinct(values, _date)
+    return date_carrier(days).take(indices)
+
+
+def times(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) -> pa.Array:
+    """Read times of day, ``24:00:00`` the greatest, as time64(ns)."""
+    return mapped(values, clock_ns, pa.int64()).view(pa.time64("ns"))
+
+
+def timestamps(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) -> pa.Array:
+    """Read wall-clock timestamps: a date, ``T`` or one blank, a time; an offset is bad."""
+    easy = _easy_stamps(values, type, r"$", None)
+    if easy is not None:
+        return easy
+    moments, indices = per_distinct(values, _wall_clock)
+    return timestamp_carrier(moments, fine=(type.digits or 0) > 6, zone=None).take(indices)
+
+
+def instants(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) -> pa.Array:
+    """Read instants: a timestamp and ``Z``, ``UTC`` or an offset; without one only where ``options`` give a zone.
+
+    A wall-clock time that is ambiguous or skipped in the zone, under ``refuse``, is bad.
+    """
+    easy = _easy_stamps(values, type, _OFFSET + "$", "UTC")
+    if easy is not None:
+        return easy
+    resolver = zones.resolver(options) if options.get("zone") else None
+    moments, indices = per_distinct(values, lambda text: _instant(text, resolver))
+    return timestamp_carrier(moments, fine=(type.digits or 0) > 6, zone="UTC").take(indices)
+
+
+def intervals(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) -> pa.Array:
+    """Read ISO 8601 durations; a sign in front turns every part, a fraction is allowed in the seconds only."""
+    return mapped(values, interval_parts, pa.month_day_nano_interval())
+
+
+def has_offset(text: str) -> bool:
+    """Tell whether a text is a timestamp with an offset."""
+    found = _STAMP.fullmatch(text)
+    return found is not None and found[3] is not None
+
+
+def interval_parts(text: str) -> tuple[int, int, int] | None:
+    """Return (months, days, nanoseconds) of one duration's text, or None where it is none or too large."""
+    found = _INTERVAL.fullmatch(text)
+    if found is None:
+        return None
+    years, months, weeks, days, hours, minutes = (int(found[place] or 0) for place in range(2, 8))
+    whole, fraction = found[8] or "0", int((found[9] or "").ljust(9, "0"))
+    time = (hours * 3600 + minutes * 60 + int(whole)) * SECOND_NS + (-fraction if whole[0] == "-" else fraction)
+    turn = -1 if found[1] == "-" else 1
+    parts = (turn * (years * 12 + months), turn * (weeks * 7 + days), turn * time)
+    fits = -(2**31) <= parts[0] < 2**31 and -(2**31) <= parts[1] < 2**31 and -(2**63) <= parts[2] < 2**63
+    return parts if fits else None
+
+
+def clock_ns(text: str) -> int | None:
+    """Return the nanoseconds since midnight of one time of day, or None where it is none."""
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        return None
+    hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
+    whole = (hour * 3600 + minute * 60 + second) * SECOND_NS + int((found[4] or "").ljust(9, "0"))
+    return whole if minute < 60 and second < 60 and whole <= DAY_NS else None
+
+
+def _infinite(text: str) -> str | None:
+    found = _INFINITE.fullmatch(text)
+    return None if found is None else "-infinity" if found[1] == "-" else "infinity"
+
+
+def _date(text: str) -> int | str | None:
+    if text.endswith(" BC"):
+        return days_of(text[:-3], before_christ=True)
+    return _infinite(text) or days_of(text)
+
+
+def _stamp(text: str) -> tuple[int, str | None] | None:
+    """Return (wall clock in nanoseconds, offset text or None)."""
+    found = _STAMP.fullmatch(text)
+    if found is None:
+        return None
+    days, clock = days_of(found[1], before_christ=bool(found[4])), clock_ns(found[2])
+    return None if days is None or clock is None else (days * DAY_NS + clock, found[3])
+
+
+def _wall_clock(text: str) -> int | str | None:
+    stamp = _stamp(text)
+    if stamp is None:
+        return _infinite(text)
+    return stamp[0] if stamp[1] is None else None
+
+
+def _instant(text: str, resolver: Any) -> int | str | None:
+    stamp = _stamp(text)
+    if stamp is None:
+        return _infinite(text)
+    wall, offset = stamp
+    if offset is not None:
+        shift = _shift_s(offset)
+        return None if shift is None else wall - shift * SECOND_NS
+    return None if resolver is None else resolver(wall)
+
+
+def _shift_s(offset: str) -> int | None:
+    if offset in ("Z", "UTC"):
+        return 0
+    found = _SHIFT.fullmatch(offset)
+    if found is None:
+        return None
+    hours, minutes, seconds = int(found[2]), int(found[3] or 0), int(found[4] or 0)
+    if hours > 23 or minutes > 59 or seconds > 59:
+        return None
+    shift = hours * 3600 + minutes * 60 + seconds
+    return -shift if found[1] == "-" else shift
+
+
+def _easy_stamps(values: pa.Array, type: LogicalType, end: str, zone: str | None) -> pa.Array | None:
+    """Return the values as Arrow reads them, where all are of the form that Arrow reads exactly; else None."""
+    fine = (type.digits or 0) > 6
+    if not _all_match(values, _EASY_STAMP % (9 if fine else 6) + end):
+        return None
+    return _cast(values, pa.timestamp("ns" if fine else "us", zone))
+
+
+def _all_match(values: pa.Array, pattern: str) -> bool:
+    return pc.all(pc.match_substring_regex(values, pattern)).as_py() is not False
+
+
+def _cast(values: pa.Array, arrow: pa.DataType) -> pa.Array | None:
+    """Return the cast, or None where Arrow refuses one of the values (the slow reader then says which)."""
+    try:
+        return values.cast(arrow)
+    except pa.ArrowInvalid:
+        return None
