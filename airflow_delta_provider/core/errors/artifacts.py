@@ -201,6 +201,35 @@ class StoreRetiredError(DeltaError):
     remedy: ClassVar[str] = "Restore it from an archive if the records are needed; the log names its retirement."
 
 
+class StoreSchemeError(DeltaError):
+    """No kind of store answers to this address."""
+
+    code: ClassVar[str] = "DELTA_STORE_SCHEME"
+    remedy: ClassVar[str] = "Give a folder, or a URI of a kind that the message lists."
+
+
+class StoreWriteError(DeltaError):
+    """The store could not write: no room, no permission, or a file system without hard links."""
+
+    code: ClassVar[str] = "DELTA_STORE_WRITE"
+    remedy: ClassVar[str] = "Make room or give permission, then run again: what is stored already is reused."
+    retryable: ClassVar[bool] = True
+
+
+class TrustError(DeltaError):
+    """A trust document is not what the format allows, or a trusted key cannot be read."""
+
+    code: ClassVar[str] = "DELTA_TRUST"
+    remedy: ClassVar[str] = "Correct the trust document; docs/format.md, S9, shows its members."
+
+
+class SignKeyError(DeltaError):
+    """A signing key cannot be read, or is of a kind that signs no manifest."""
+
+    code: ClassVar[str] = "DELTA_SIGN_KEY"
+    remedy: ClassVar[str] = "Give an Ed25519 or ECDSA P-256 private key in PEM, and its password if it has one."
+
+
 class OutputExistsError(DeltaError):
     """This run already published another manifest."""
 
