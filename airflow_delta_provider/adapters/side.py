@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from airflow_delta_provider.core.spec import SideSpec
-from airflow_delta_provider.core.types import LogicalType
+from airflow_delta_provider.core.types import KEEP_COLUMN, LogicalType
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -24,8 +24,6 @@ __all__ = [
     "SideSpec",
 ]
 
-KEEP_COLUMN = "\x00keep"
-"""Name of the extra boolean column that says for which rows the filter is true; NULL and false are both left out."""
 BATCH_ROWS = 65_536
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 SAMPLE_ROWS = 10_000

@@ -15,6 +15,11 @@ SCALARS = ("bool", *NUMBERS, "text", "bytes", "uuid", *TIMES, "interval", "json"
 KEY_KINDS = ("bool", *NUMBERS, "text", "bytes", "uuid", *TIMES)
 """Kinds that may be key columns (S3)."""
 
+KEEP_COLUMN = "\x00keep"
+"""Name of the extra boolean column that says for which rows the filter is true; NULL and false are both left out."""
+KEY_BYTES = "\x00key"
+"""Name of the extra large_binary column that holds the key bytes of a row on its way through a sort."""
+
 SchemaType = Any
 """A type as a schema document writes it: ``"int"`` or ``["array", T]``, ``["struct", [[name, T], ...]]``, ``["map", K, V]``."""
 
@@ -93,10 +98,15 @@ def from_schema(form: SchemaType) -> LogicalType:
         return LogicalType("array", item=from_schema(form[1]))
     if isinstance(form, list) and len(form) == 3 and form[0] == "map":
         return LogicalType("map", map_key=from_schema(form[1]), item=from_schema(form[2]))
-    if isinstance(form, list) and len(form) == 2 and form[0] == "struct" and isinstance(form[1], list):
-        if all(isinstance(field, list) and len(field) == 2 and isinstance(field[0], str) for field in form[1]):
-            return LogicalType("struct", fields=tuple((name, from_schema(part)) for name, part in form[1]))
+    if isinstance(form, list) and len(form) == 2 and form[0] == "struct" and _fields_allowed(form[1]):
+        return LogicalType("struct", fields=tuple((name, from_schema(part)) for name, part in form[1]))
     raise SchemaError(f"{form!r} is no logical type.")
+
+
+def _fields_allowed(fields: Any) -> bool:
+    return isinstance(fields, list) and all(
+        isinstance(field, list) and len(field) == 2 and isinstance(field[0], str) for field in fields
+    )
 
 
 def carrier_allowed(kind: str, arrow: pa.DataType) -> bool:

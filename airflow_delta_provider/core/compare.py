@@ -1,0 +1,288 @@
+"""Two guarded streams in, one raw comparison out: rows matched by key, columns compared as Arrow arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import orjson
+
+from airflow_delta_provider.core import rules
+from airflow_delta_provider.core.equality import equal_mask
+from airflow_delta_provider.core.errors import DenominatorError, ValueTextError, shown
+from airflow_delta_provider.core.keyset import bool_numpy, index_array
+from airflow_delta_provider.core.rawcompare import RawRecord, RawWriter
+from airflow_delta_provider.core.recorded import ComparedColumn, HmacKey, Recorder, canonical, taken
+from airflow_delta_provider.core.stream import Block, KeyColumn, SideCounts, key_text
+from airflow_delta_provider.core.types import LogicalType
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What is compared and how it is recorded: the same for every shard of one reconciliation.
+
+    ``source_key``, ``target_key``: the key columns on each side. ``raw_keys``: some key column has a rule.
+    """
+
+    columns: tuple[ComparedColumn, ...]
+    source_key: tuple[KeyColumn, ...]
+    target_key: tuple[KeyColumn, ...]
+    detail: str = "values"
+    inline_limit: int = 65_536
+    hmac_key: HmacKey | None = None
+    raw_keys: bool = False
+
+    @property
+    def key_types(self) -> list[LogicalType]:
+        """The canonical types of the key."""
+        return [column.key_type for column in self.target_key]
+
+
+class Progress(Protocol):
+    """Called now and then with rows read so far on (source, target)."""
+
+    def __call__(self, source_rows: int, target_rows: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one shard. ``rules`` holds one list for each column, one count for each of its rules."""
+
+    source: SideCounts = field(default_factory=SideCounts)
+    target: SideCounts = field(default_factory=SideCounts)
+    unchanged: int = 0
+    categories: dict[str, int] = field(default_factory=lambda: {"added": 0, "dropped": 0, "value_diverged": 0})
+    diverged: list[int] = field(default_factory=list)
+    rules: list[list[int]] = field(default_factory=list)
+
+    def population(self) -> dict[str, Any]:
+        """Return the population of the manifest, its sums checked. Raises: DenominatorError."""
+        both = self.unchanged + self.categories["value_diverged"]
+        for name, side, alone in (("source", self.source, "dropped"), ("target", self.target, "added")):
+            landed = both + self.categories[alone] + side.null_key + side.duplicate_key + side.skipped
+            if side.rows != landed:
+                raise DenominatorError(f"{name}: {side.rows} rows were read and {landed} accounted for.", where=name)
+        return {"source": self.source.document(), "target": self.target.document(), "unchanged": self.unchanged}
+
+
+def compare_blocks(
+    source: Iterator[Block],
+    target: Iterator[Block],
+    comparison: Comparison,
+    tally: Tally,
+    writer: RawWriter,
+    progress: Progress | None = None,
+) -> None:
+    """Compare two streams of blocks, write what differs, and count everything into ``tally``.
+
+    Memory: one block of each side. Raises: RecordLimitError, ValueTextError, and what the streams raise.
+    """
+    worker = _Worker(comparison, tally, writer)
+    here, there = next(source, None), next(target, None)
+    while here is not None and there is not None:
+        lesser = there if here.keys.last_above(there.keys) else here
+        last = len(lesser) - 1
+        cut_here = here.keys.count_upto(lesser.keys, last)
+        cut_there = there.keys.count_upto(lesser.keys, last)
+        worker.window(here.slice(0, cut_here), there.slice(0, cut_there))
+        here = here.slice(cut_here, len(here)) if cut_here < len(here) else next(source, None)
+        there = there.slice(cut_there, len(there)) if cut_there < len(there) else next(target, None)
+        if progress is not None:
+            progress(tally.source.rows, tally.target.rows)
+    while here is not None:
+        worker.alone(here, "dropped")
+        here = next(source, None)
+    while there is not None:
+        worker.alone(there, "added")
+        there = next(target, None)
+    if progress is not None:
+        progress(tally.source.rows, tally.target.rows)
+
+
+class _Worker:
+    """Compares one window after another: rows of both sides whose keys lie in one interval."""
+
+    def __init__(self, comparison: Comparison, tally: Tally, writer: RawWriter) -> None:
+        self.comparison = comparison
+        self.tally = tally
+        self.writer = writer
+        self.recorders = [
+            Recorder(column, comparison.detail, comparison.inline_limit, comparison.hmac_key)
+            for column in comparison.columns
+        ]
+        tally.diverged = [0] * len(comparison.columns)
+        tally.rules = [[0] * len(column.rules) for column in comparison.columns]
+
+    def window(self, source: Block, target: Block) -> None:
+        """Match two blocks by key; count and record."""
+        if source.repeats or target.repeats:
+            repeats = source.repeats | target.repeats
+            source = self._set_aside(source, repeats, self.tally.source)
+            target = self._set_aside(target, repeats, self.tally.target)
+        if source.keys.equals(target.keys):
+            self.writer.add([record for _, record in self._matched(source, target)])
+            return
+        here, there, only_here, only_there = source.keys.align(target.keys)
+        found = self._matched(source.take(here), target.take(there)) if len(here) else []
+        found += self._one_sided(source.take(only_here), "dropped") if len(only_here) else []
+        found += self._one_sided(target.take(only_there), "added") if len(only_there) else []
+        self.writer.add([record for _, record in sorted(found, key=_first)])
+
+    def alone(self, block: Block, category: str) -> None:
+        """Record a block whose keys the other side has not."""
+        if block.repeats:
+            counts = self.tally.source if category == "dropped" else self.tally.target
+            block = self._set_aside(block, block.repeats, counts)
+        self.writer.add([record for _, record in self._one_sided(block, category)])
+
+    def _set_aside(self, block: Block, repeats: frozenset[bytes], counts: SideCounts) -> Block:
+        keep = np.ones(len(block), bool)
+        for key in repeats:
+            keep[block.keys.count_below(key) : block.keys.count_below(key + b"\x00")] = False
+        rows = np.flatnonzero(keep)
+        counts.duplicate_key += len(block) - len(rows)
+        return block if len(rows) == len(block) else block.take(rows)
+
+    def _matched(self, source: Block, target: Block) -> list[tuple[bytes, RawRecord]]:
+        if len(source) == 0:
+            return []
+        unequal: list[Any] = []
+        recorded: list[tuple[rules.Typed, rules.Typed]] = []
+        for number, column in enumerate(self.comparison.columns):
+            mine, other = source.values[number], target.values[number]
+            if column.rules:
+                differs = self._ladder(number, source, target, recorded)
+            else:
+                equal = equal_mask(mine, other, column.source, column.target, column.schema)
+                differs = None if equal.true_count == len(equal) else ~bool_numpy(equal)
+                recorded.append((rules.Typed(column.source, mine, None), rules.Typed(column.target, other, None)))
+            unequal.append(differs)
+            if differs is not None:
+                self.tally.diverged[number] += int(differs.sum())
+        found = [differs for differs in unequal if differs is not None]
+        if not found:
+            self.tally.unchanged += len(source)
+            return []
+        rows = np.flatnonzero(np.logical_or.reduce(found))
+        self.tally.unchanged += len(source) - len(rows)
+        self.tally.categories["value_diverged"] += len(rows)
+        return self._diverged(source, target, rows, unequal, recorded)
+
+    def _ladder(
+        self, number: int, source: Block, target: Block, recorded: list[tuple[rules.Typed, rules.Typed]]
+    ) -> Any:
+        column = self.comparison.columns[number]
+        mine = rules.Typed(column.source, source.values[number], None)
+        other = rules.Typed(column.target, target.values[number], None)
+        try:
+            ladder = rules.evaluate(list(column.rules), mine, other)
+        except rules.UnparsedValue as error:
+            block = source if error.side == "source" else target
+            raise self._unparsed(error, column, block) from error
+        recorded.append((ladder.recorded_source, ladder.recorded_target))
+        positions = ladder.rule[bool_numpy(ladder.equal)]
+        for position in range(len(column.rules)):
+            self.tally.rules[number][position] += int((positions == position + 1).sum())
+        return None if ladder.equal.true_count == len(source) else ~bool_numpy(ladder.equal)
+
+    def _unparsed(self, error: rules.UnparsedValue, column: ComparedColumn, block: Block) -> ValueTextError:
+        key = key_text(block.keys[error.row], self.comparison.key_types)
+        value = "a value" if column.sensitive else repr(shown(error.text))
+        return ValueTextError(
+            f"{error.side}: column {shown(column.name)!r}, key {key}: {value} {error.reason}.", where=error.side
+        )
+
+    def _diverged(
+        self,
+        source: Block,
+        target: Block,
+        rows: Any,
+        unequal: list[Any],
+        recorded: list[tuple[rules.Typed, rules.Typed]],
+    ) -> list[tuple[bytes, RawRecord]]:
+        names: list[list[str]] = [[] for _ in rows]
+        source_values: list[list[Any]] = [[] for _ in rows]
+        target_values: list[list[Any]] = [[] for _ in rows]
+        for number, differs in enumerate(unequal):
+            if differs is None:
+                continue
+            places = np.flatnonzero(differs[rows])
+            index = index_array(rows[places])
+            mine, other = (taken(typed, index) for typed in recorded[number])
+            recorder, name = self.recorders[number], self.comparison.columns[number].name
+            for place, first, second in zip(
+                places.tolist(), recorder.record(mine), recorder.record(other), strict=True
+            ):
+                names[place].append(name)
+                source_values[place].append(first)
+                target_values[place].append(second)
+        keys = source.keys.take(rows).data.to_pylist()
+        source_keys, target_keys = self._raw_keys(source.take(rows), target.take(rows))
+        return [
+            (
+                keys[place],
+                RawRecord(
+                    keys[place],
+                    "value_diverged",
+                    orjson.dumps(names[place]),
+                    _json(source_values[place]),
+                    _json(target_values[place]),
+                    source_keys[place],
+                    target_keys[place],
+                ),
+            )
+            for place in range(len(rows))
+        ]
+
+    def _one_sided(self, block: Block, category: str) -> list[tuple[bytes, RawRecord]]:
+        if len(block) == 0:
+            return []
+        self.tally.categories[category] += len(block)
+        side = "source" if category == "dropped" else "target"
+        columns = []
+        for number, column in enumerate(self.comparison.columns):
+            carried = column.source if side == "source" else column.target
+            typed = rules.Typed(carried, block.values[number], None)
+            try:
+                typed = rules.recorded(list(column.rules), typed, side)
+            except rules.UnparsedValue as error:
+                raise self._unparsed(error, column, block) from error
+            columns.append(self.recorders[number].record(typed))
+        rows = zip(*columns, strict=True) if columns else ([] for _ in range(len(block)))
+        texts = [_json(list(row)) for row in rows]
+        keys = block.keys.data.to_pylist()
+        nothing: list[bytes | None] = [None] * len(keys)
+        if side == "source":
+            raw, _ = self._raw_keys(block, None)
+            return [
+                (key, RawRecord(key, category, None, text, None, shown_key, b"null" if shown_key else None))
+                for key, text, shown_key in zip(keys, texts, raw or nothing, strict=True)
+            ]
+        _, raw = self._raw_keys(None, block)
+        return [
+            (key, RawRecord(key, category, None, None, text, b"null" if shown_key else None, shown_key))
+            for key, text, shown_key in zip(keys, texts, raw or nothing, strict=True)
+        ]
+
+    def _raw_keys(self, source: Block | None, target: Block | None) -> tuple[list[bytes | None], list[bytes | None]]:
+        result: list[list[bytes | None]] = []
+        for block, columns in ((source, self.comparison.source_key), (target, self.comparison.target_key)):
+            if block is None or not self.comparison.raw_keys:
+                result.append([None] * (len(block) if block is not None else 0))
+                continue
+            parts = [
+                canonical(rules.Typed(column.carrier, array, None), column.carrier)
+                for column, array in zip(columns, block.raw_key, strict=True)
+            ]
+            result.append([_json(list(key)) for key in zip(*parts, strict=True)])
+        return result[0], result[1]
+
+
+def _first(item: tuple[bytes, RawRecord]) -> bytes:
+    return item[0]
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -1,0 +1,150 @@
+"""The keys of one block of rows, ascending: as int64 where one integer-like column allows it, else as key bytes."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta_provider.core import keyvec
+from airflow_delta_provider.core.types import LogicalType
+
+
+class Keys:
+    """Ascending keys (repeats possible) of one block.
+
+    Shape: ``len`` rows. ``ints`` is int64 whose order equals key order, or None; key bytes are made only when asked for.
+    """
+
+    __slots__ = ("_data", "ints", "key_type")
+
+    def __init__(self, ints: Any, key_type: LogicalType | None, data: pa.LargeBinaryArray | None = None) -> None:
+        self.ints = ints
+        self.key_type = key_type
+        self._data = data
+
+    @property
+    def data(self) -> pa.LargeBinaryArray:
+        """The key bytes of all rows."""
+        if self._data is None:
+            self._data = keyvec.encode_int64(self.ints, self.key_type)
+        return self._data
+
+    def __len__(self) -> int:
+        return len(self.ints) if self.ints is not None else len(self._data)
+
+    def __getitem__(self, row: int) -> bytes:
+        if self._data is not None:
+            return bytes(self._data[row].as_py())
+        return bytes(keyvec.encode_int64(self.ints[row : row + 1], self.key_type)[0].as_py())
+
+    def slice(self, start: int, stop: int) -> Keys:
+        """Return the keys of rows [start, stop)."""
+        ints = None if self.ints is None else self.ints[start:stop]
+        data = None if self._data is None else self._data.slice(start, stop - start)
+        return Keys(ints, self.key_type, data)
+
+    def take(self, rows: Any) -> Keys:
+        """Return the keys of these rows (an int64 numpy array)."""
+        ints = None if self.ints is None else self.ints[rows]
+        data = None if self._data is None else self._data.take(index_array(rows))
+        return Keys(ints, self.key_type, data)
+
+    def joined(self, other: Keys) -> Keys:
+        """Return these keys and then the other's."""
+        if self.ints is not None and other.ints is not None:
+            return Keys(np.concatenate([self.ints, other.ints]), self.key_type)
+        return Keys(None, self.key_type, pa.concat_arrays([self.data, other.data]))
+
+    def count_below(self, bound: bytes) -> int:
+        """Return how many rows have keys below the bound."""
+        return bisect.bisect_left(_Bytes(self), bound)
+
+    def count_upto(self, other: Keys, row: int) -> int:
+        """Return how many rows have keys not above the other block's key at ``row``."""
+        if self.ints is not None and other.ints is not None:
+            return int(np.searchsorted(self.ints, other.ints[row], side="right"))
+        return bisect.bisect_right(_Bytes(self), other[row])
+
+    def last_above(self, other: Keys) -> bool:
+        """Tell whether the last key here is above the other block's last key."""
+        if self.ints is not None and other.ints is not None:
+            return bool(self.ints[-1] > other.ints[-1])
+        return self[len(self) - 1] > other[len(other) - 1]
+
+    def steps(self) -> tuple[int | None, list[int]]:
+        """Return the first row whose key is below the one before it (or None), and all rows that repeat the one before."""
+        if len(self) < 2:
+            return None, []
+        if self.ints is not None:
+            before, after = self.ints[:-1], self.ints[1:]
+            if bool((before < after).all()):
+                return None, []
+            down, same = np.flatnonzero(before > after), np.flatnonzero(before == after)
+        else:
+            before, after = self._data.slice(0, len(self) - 1), self._data.slice(1)
+            if pc.all(pc.less(before, after)).as_py():
+                return None, []
+            down, same = flat_true(pc.greater(before, after)), flat_true(pc.equal(before, after))
+        return (int(down[0]) + 1 if len(down) else None), [int(row) + 1 for row in same]
+
+    def equals(self, other: Keys) -> bool:
+        """Tell whether both blocks hold the same keys, row by row."""
+        if len(self) != len(other):
+            return False
+        if self.ints is not None and other.ints is not None:
+            return bool(np.array_equal(self.ints, other.ints))
+        return bool(self.data.equals(other.data))
+
+    def align(self, other: Keys) -> tuple[Any, Any, Any, Any]:
+        """Match two blocks without repeats.
+
+        Returns int64 row numbers: (matched here, matched there, only here, only there); the first two pair up.
+        """
+        if self.ints is not None and other.ints is not None:
+            place = np.searchsorted(other.ints, self.ints)
+            inside = np.minimum(place, max(len(other.ints) - 1, 0))
+            found = (other.ints[inside] == self.ints) if len(other.ints) else np.zeros(len(self.ints), bool)
+            here, there = np.flatnonzero(found), place[found]
+        else:
+            index = pc.index_in(self.data, value_set=other.data)
+            found = bool_numpy(index.is_valid())
+            here = np.flatnonzero(found)
+            there = np.frombuffer(index.fill_null(0).buffers()[1], np.int32, len(index), index.offset * 4)[found]
+        only_there = np.ones(len(other), bool)
+        only_there[there] = False
+        return here, there.astype(np.int64), np.flatnonzero(~found), np.flatnonzero(only_there)
+
+
+class _Bytes(Sequence[bytes]):
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self.keys[row]
+
+
+def bool_numpy(array: pa.BooleanArray) -> Any:
+    """Return an Arrow boolean array without nulls as numpy bools."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    bits = np.frombuffer(array.buffers()[1], np.uint8)
+    return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].astype(bool)
+
+
+def flat_true(array: pa.BooleanArray) -> Any:
+    """Return the rows (int64) at which an Arrow boolean array without nulls is true."""
+    return np.flatnonzero(bool_numpy(array))
+
+
+def index_array(rows: Any) -> pa.Int64Array:
+    """Return numpy row numbers as an Arrow array, without a copy."""
+    rows = np.ascontiguousarray(rows, dtype=np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])

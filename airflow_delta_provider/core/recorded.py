@@ -1,0 +1,85 @@
+"""Values as a record holds them: canonical, in the detail that the contract asks for (docs/format.md, S4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from airflow_delta_provider.core import ids, rules, values
+from airflow_delta_provider.core.errors import HmacKeyError
+from airflow_delta_provider.core.types import LogicalType
+
+OMITTED = {"omitted": True}
+
+
+@dataclass(frozen=True, slots=True)
+class HmacKey:
+    """The key of keyed digests. Shape: ``secret`` any bytes, ``key_id`` matches ``[a-z0-9._-]{1,64}``."""
+
+    key_id: str
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"HmacKey({self.key_id!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedColumn:
+    """One pair of compared columns.
+
+    ``name``: as documents write it. ``source``, ``target``: the types that arrive. ``schema``: the type of the recorded
+    form, one for both sides. ``rules``: rule documents in order.
+    """
+
+    name: str
+    source: LogicalType
+    target: LogicalType
+    schema: LogicalType
+    rules: tuple[dict[str, Any], ...] = ()
+    sensitive: bool = False
+
+
+class Recorder:
+    """Turns carrier arrays of one column into the values that records hold."""
+
+    def __init__(self, column: ComparedColumn, detail: str, inline_limit: int, key: HmacKey | None) -> None:
+        self.schema = column.schema
+        self._inline_limit = inline_limit
+        keyed = column.sensitive or detail == "digests"
+        if keyed and key is None:
+            raise HmacKeyError(f"column {column.name!r} is recorded as a keyed digest.", where="hmac")
+        self._hmac: Callable[[bytes], str] | None = ids.hmac_values(key.secret, column.name) if keyed and key else None
+        self._key_id = key.key_id if key else ""
+        self._omitted = detail in ("keys", "counts") and not keyed
+
+    def record(self, typed: rules.Typed) -> list[Any]:
+        """Return one JSON value for each row of ``typed``, which is in recorded form."""
+        if self._omitted:
+            return [OMITTED] * len(typed.array)
+        plain = canonical(typed, self.schema)
+        if self._hmac is not None:
+            return [{"hmac": self._hmac(_json(value)), "key": self._key_id} for value in plain]
+        return [values.inlined(value, self._inline_limit) for value in plain]
+
+
+def canonical(typed: rules.Typed, schema: LogicalType) -> list[Any]:
+    """Return the canonical values of S2 for each row; a text that did not parse as ``{"unparsed": text}``."""
+    plain = values.canonical_values(typed.array, typed.type, schema)
+    if typed.unparsed is not None and typed.unparsed.null_count < len(typed.unparsed):
+        texts = typed.unparsed.to_pylist()
+        plain = [value if text is None else {"unparsed": text} for value, text in zip(plain, texts, strict=True)]
+    return plain
+
+
+def taken(typed: rules.Typed, index: pa.Int64Array) -> rules.Typed:
+    """Return these rows of a typed column."""
+    unparsed = None if typed.unparsed is None else typed.unparsed.take(index)
+    return rules.Typed(typed.type, typed.array.take(index), unparsed)
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
