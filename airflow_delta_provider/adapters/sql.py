@@ -16,6 +16,7 @@ from airflow_delta_provider.core.errors import (
     DeltaError,
     SideColumnTypeError,
     SideMissingError,
+    SideNamesError,
     SideReadError,
     SpecColumnError,
     shown,
@@ -111,7 +112,7 @@ class SqlSide:
         """Return up to about ``rows`` key rows from all over the relation, unsorted."""
         relation = self._opened()
         columns = self._readable(key)
-        terms = ", ".join(column.select for column in columns)
+        terms = tuple(column.select for column in columns)
         with self._refusals():
             statement = self._dialect.sampled(self._connection, relation, terms, rows)
             parts = list(self._dialect.fetch(self._connection, statement, columns, rows, 1 << 28))
@@ -176,7 +177,12 @@ class SqlSide:
         if self._read_columns is None:
             relation = self._opened()
             with self._refusals():
-                self._read_columns = self._dialect.describe(self._connection, relation)
+                described = self._dialect.describe(self._connection, relation)
+            names = [each.column.name for each in described]
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise SideNamesError(f"{self.where} has two columns named {shown(twice)}.", where=self.where)
+            self._read_columns = described
         return self._read_columns
 
     def _picked(self, names: tuple[str, ...]) -> tuple[ReadColumn, ...]:

@@ -124,8 +124,11 @@ class Dialect(ABC):
         """Return about how many rows there are, from statistics where there are some."""
 
     @abstractmethod
-    def sampled(self, connection: Any, relation: Relation, terms: str, rows: int) -> Statement:
-        """Return a SELECT of ``terms`` over about ``rows`` rows from all over the relation, without a sort of it."""
+    def sampled(self, connection: Any, relation: Relation, terms: tuple[str, ...], rows: int) -> Statement:
+        """Return a SELECT of ``terms`` over about ``rows`` rows from all over the relation, without a sort of it.
+
+        The same rows each time where the engine can, so that a plan made twice is one plan.
+        """
 
     @abstractmethod
     def facts(self, connection: Any) -> dict[str, Any]:
