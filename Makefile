@@ -1,0 +1,70 @@
+# Everything a developer needs; `make help` lists it. Works with Python 3.11+ and make alone: the rest is fetched.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+WORKERS ?= 2
+
+unexport PYTHONDONTWRITEBYTECODE
+unexport PYTHONPATH
+unexport VIRTUAL_ENV
+export UV_NO_PROGRESS = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help venv check format test nightly bench demo demo-ui lock clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || \
+	sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1: \2/p' $(MAKEFILE_LIST)
+
+venv: $(STAMP)  ## .venv with the locked dependencies and this package, editable
+
+# uv is the one on the PATH if it runs, else one fetched through pip into a virtual environment of its own.
+$(STAMP): requirements.lock pyproject.toml
+	@set -eu; \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "Python 3.11 or newer is needed; PYTHON=... names another one." >&2; exit 1; }; \
+	uv=uv; \
+	if ! uv --version >/dev/null 2>&1; then \
+		uv=.venv-tools/bin/uv; \
+		test -x $$uv || { $(PYTHON) -m venv .venv-tools && .venv-tools/bin/python -m pip install --quiet uv; }; \
+	fi; \
+	test -x $(BIN)/python || $$uv venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV); \
+	$$uv pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements.lock; \
+	$$uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .; \
+	touch $@
+
+check: $(STAMP)  ## lint, format, types, import layers, provider information
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python .ci/provider_info.py
+
+format: $(STAMP)  ## rewrite the files as `make check` wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: $(STAMP)  ## all tests but the nightly ones; ARGS="-k name" for some of them
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not nightly" $(ARGS)
+
+nightly: $(STAMP)  ## the long suites
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m nightly $(ARGS)
+
+bench: $(STAMP)  ## the benchmarks
+	$(BIN)/python -m benchmarks $(ARGS)
+
+demo: $(STAMP)  ## the flights demo: two databases, a real Airflow run, a verified manifest
+	$(BIN)/python -m airflow_delta_provider.demo $(ARGS)
+
+demo-ui: $(STAMP)  ## the same under `airflow standalone`, with the page in the UI
+	$(BIN)/python -m airflow_delta_provider.demo --ui $(ARGS)
+
+lock:  ## resolve requirements.lock anew
+	uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --group dev --generate-hashes \
+		--no-header --no-emit-index-url --upgrade --quiet -o requirements.lock
+
+clean:  ## remove what the other targets made
+	rm -rf .venv .venv-tools .demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
