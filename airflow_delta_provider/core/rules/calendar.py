@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_delta_provider.core.times import NS, days_of
 from airflow_delta_provider.core.types import (
     DATE_INFINITY,
     DATE_MINUS_INFINITY,
@@ -14,45 +15,26 @@ from airflow_delta_provider.core.types import (
     TIMESTAMP_MINUS_INFINITY,
 )
 
-DAY_S = 86_400
-SECOND_NS = 1_000_000_000
-DAY_NS = DAY_S * SECOND_NS
 WIDE_NS = pa.decimal128(38, 0)
 """The carrier of nanoseconds that int64 cannot hold."""
+WIDE_LIMIT = 10**38
 
-UNIT_NS = {"s": SECOND_NS, "ms": 1_000_000, "us": 1_000, "ns": 1}
+UNIT_NS = {"s": NS, "ms": 1_000_000, "us": 1_000, "ns": 1}
 INFINITE = {"infinity": TIMESTAMP_INFINITY, "-infinity": TIMESTAMP_MINUS_INFINITY}
 
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_DATE = re.compile(r"([+-]?)([0-9]{4,9})-([0-9]{2})-([0-9]{2})")
+_DATE = re.compile(r"([+-]?)([0-9]{4,25})-([0-9]{2})-([0-9]{2})")
 
 
 def days_from_civil(year: int, month: int, day: int) -> int | None:
     """Return days since 1970-01-01 for an astronomical year (0 is 1 BC), or None where there is no such day."""
-    if not 1 <= month <= 12 or not 1 <= day <= _MONTH_DAYS[month - 1] + (month == 2 and leap(year)):
+    leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if not 1 <= month <= 12 or not 1 <= day <= _MONTH_DAYS[month - 1] + leap:
         return None
-    shifted = year - (month <= 2)
-    era, of_era = divmod(shifted, 400)
-    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+    return days_of(year, month, day)
 
 
-def civil_from_days(days: int) -> tuple[int, int, int]:
-    """Return (astronomical year, month, day) of a number of days since 1970-01-01."""
-    era, of_era_days = divmod(days + 719_468, 146_097)
-    of_era = (of_era_days - of_era_days // 1460 + of_era_days // 36_524 - of_era_days // 146_096) // 365
-    of_year = of_era_days - (365 * of_era + of_era // 4 - of_era // 100)
-    shifted = (5 * of_year + 2) // 153
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    return of_era + era * 400 + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1
-
-
-def leap(year: int) -> bool:
-    """Tell whether an astronomical year has 366 days."""
-    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-
-
-def days_of(text: str, *, before_christ: bool = False) -> int | None:
+def days_of_text(text: str, *, before_christ: bool = False) -> int | None:
     """Return the days since 1970-01-01 of a date's text, or None where it is none.
 
     A sign stands before an astronomical year only; ``before_christ`` says that the year counts back from the era.
@@ -94,7 +76,9 @@ def timestamp_carrier(moments: list[int | str | None], *, fine: bool, zone: str 
         if all(moment % step == 0 and _fits(moment // step) for moment in finite):
             numbers = [_scaled(moment, step) for moment in moments]
             return pa.array(numbers, pa.int64()).view(pa.timestamp(unit, zone))
-    return pa.array([moment if isinstance(moment, int) else None for moment in moments], WIDE_NS)
+    return pa.array(
+        [moment if isinstance(moment, int) and abs(moment) < WIDE_LIMIT else None for moment in moments], WIDE_NS
+    )
 
 
 def _fits(count: int) -> bool:

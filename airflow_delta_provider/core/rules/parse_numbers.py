@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta_provider.core.decimals import DECIMAL_DIGITS_MAX, SPECIALS, canonical_decimal
+from airflow_delta_provider.core.errors import ValueRangeError, ValueTextError
 from airflow_delta_provider.core.rules.distinct import mapped, per_distinct
 from airflow_delta_provider.core.types import LogicalType
 
 INT_MIN, INT_MAX = -(2**127), 2**128 - 1
 """What 128 bits hold, signed or unsigned."""
-DECIMAL_DIGITS_MAX = 2000
 FAST_CHARS_MAX = 18
 """Texts up to this length always fit int64."""
 WIDE_INT = pa.decimal256(39, 0)
@@ -23,7 +24,6 @@ _INT = r"^[+-]?[0-9]+$"
 _PLAIN = r"^[+-]?[0-9]+(\.[0-9]+)?$"
 _NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _SPECIAL = r"^([nN][aA][nN]|[+-]?[iI][nN][fF]([iI][nN][iI][tT][yY])?)$"
-_PARTS = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
 _SPECIALS = re.compile(_SPECIAL[:-1] + r"\Z")
 
 
@@ -97,31 +97,12 @@ def decimal_text(text: str) -> str | None:
 
 def finite_text(text: str) -> str | None:
     """The same for finite numbers only."""
-    found = _PARTS.fullmatch(text)
-    if found is None or not (found[2] or found[3]):
+    if text in SPECIALS:
         return None
-    sign, whole, fraction, exponent = found[1], found[2], found[3] or "", found[4] or "0"
-    if len(exponent.lstrip("+-").lstrip("0")) > 9:
-        return "0" if not (whole + fraction).strip("0") else None
-    return _placed(sign, whole + fraction, len(whole) + int(exponent))
-
-
-def _placed(sign: str, digits: str, point: int) -> str | None:
-    """Return the plain notation of 0.digits * 10^point, or None where it has too many digits."""
-    significant = digits.lstrip("0")
-    point -= len(digits) - len(significant)
-    significant = significant.rstrip("0")
-    if not significant:
-        return "0"
-    if max(point, 1) + max(len(significant) - point, 0) > DECIMAL_DIGITS_MAX:
+    try:
+        return canonical_decimal(text)
+    except (ValueTextError, ValueRangeError):
         return None
-    if point <= 0:
-        plain = "0." + "0" * -point + significant
-    elif point >= len(significant):
-        plain = significant + "0" * (point - len(significant))
-    else:
-        plain = significant[:point] + "." + significant[point:]
-    return "-" + plain if sign == "-" else plain
 
 
 def _kept(values: pa.Array, keep: pa.Array) -> pa.Array:

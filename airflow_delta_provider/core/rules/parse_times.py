@@ -11,13 +11,12 @@ import pyarrow.compute as pc
 
 from airflow_delta_provider.core.rules import zones
 from airflow_delta_provider.core.rules.calendar import (
-    DAY_NS,
-    SECOND_NS,
     date_carrier,
-    days_of,
+    days_of_text,
     timestamp_carrier,
 )
 from airflow_delta_provider.core.rules.distinct import mapped, per_distinct
+from airflow_delta_provider.core.times import DAY_NS, NS
 from airflow_delta_provider.core.types import LogicalType
 
 _EASY_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -89,7 +88,7 @@ def interval_parts(text: str) -> tuple[int, int, int] | None:
         return None
     years, months, weeks, days, hours, minutes = (int(found[place] or 0) for place in range(2, 8))
     whole, fraction = found[8] or "0", int((found[9] or "").ljust(9, "0"))
-    time = (hours * 3600 + minutes * 60 + int(whole)) * SECOND_NS + (-fraction if whole[0] == "-" else fraction)
+    time = (hours * 3600 + minutes * 60 + int(whole)) * NS + (-fraction if whole[0] == "-" else fraction)
     turn = -1 if found[1] == "-" else 1
     parts = (turn * (years * 12 + months), turn * (weeks * 7 + days), turn * time)
     fits = -(2**31) <= parts[0] < 2**31 and -(2**31) <= parts[1] < 2**31 and -(2**63) <= parts[2] < 2**63
@@ -102,7 +101,7 @@ def clock_ns(text: str) -> int | None:
     if found is None:
         return None
     hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
-    whole = (hour * 3600 + minute * 60 + second) * SECOND_NS + int((found[4] or "").ljust(9, "0"))
+    whole = (hour * 3600 + minute * 60 + second) * NS + int((found[4] or "").ljust(9, "0"))
     return whole if minute < 60 and second < 60 and whole <= DAY_NS else None
 
 
@@ -113,8 +112,8 @@ def _infinite(text: str) -> str | None:
 
 def _date(text: str) -> int | str | None:
     if text.endswith(" BC"):
-        return days_of(text[:-3], before_christ=True)
-    return _infinite(text) or days_of(text)
+        return days_of_text(text[:-3], before_christ=True)
+    return _infinite(text) or days_of_text(text)
 
 
 def _stamp(text: str) -> tuple[int, str | None] | None:
@@ -122,7 +121,7 @@ def _stamp(text: str) -> tuple[int, str | None] | None:
     found = _STAMP.fullmatch(text)
     if found is None:
         return None
-    days, clock = days_of(found[1], before_christ=bool(found[4])), clock_ns(found[2])
+    days, clock = days_of_text(found[1], before_christ=bool(found[4])), clock_ns(found[2])
     return None if days is None or clock is None else (days * DAY_NS + clock, found[3])
 
 
@@ -140,7 +139,7 @@ def _instant(text: str, resolver: Any) -> int | str | None:
     wall, offset = stamp
     if offset is not None:
         shift = _shift_s(offset)
-        return None if shift is None else wall - shift * SECOND_NS
+        return None if shift is None else wall - shift * NS
     return None if resolver is None else resolver(wall)
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_delta_provider.core.errors import RuleParameterError
-from airflow_delta_provider.core.rules.calendar import DAY_S, SECOND_NS
+from airflow_delta_provider.core.times import DAY_S, NS
 
 FIRST_S = -62_135_510_400
 """0001-01-02T00:00:00, the first wall clock that ``datetime`` reads in every zone; before it no zone changes."""
@@ -60,8 +60,8 @@ def resolver(options: Mapping[str, Any]) -> Callable[[int], int | None]:
     zone = zone_of(options["zone"])
 
     def resolve(wall_ns: int) -> int | None:
-        offset = offset_at(wall_ns // SECOND_NS, zone, options)
-        return None if isinstance(offset, str) else wall_ns - offset * SECOND_NS
+        offset = offset_at(wall_ns // NS, zone, options)
+        return None if isinstance(offset, str) else wall_ns - offset * NS
 
     return resolve
 
