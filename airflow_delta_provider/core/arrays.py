@@ -15,6 +15,7 @@ from airflow_delta_provider.core.types import (
     DATE_MINUS_INFINITY,
     TIMESTAMP_INFINITY,
     TIMESTAMP_MINUS_INFINITY,
+    LogicalType,
 )
 
 UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -86,7 +87,7 @@ def bool_values(array: Any) -> Any:
 
 def valid_mask(array: Any) -> Any:
     """Return which values are not NULL."""
-    return bool_values(array.is_valid())
+    return bool_values(array.is_valid()) if array.null_count else np.ones(len(array), bool)
 
 
 def bool_array(values: Any, valid: Any | None = None) -> pa.BooleanArray:
@@ -283,3 +284,14 @@ def map_entries(array: Any) -> tuple[Any, Any]:
     offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     return array.keys.slice(first, count), array.items.slice(first, count)
+
+
+def struct_children(array: Any, kind: LogicalType) -> dict[str, Any]:
+    """Return the children of a struct array by field name, NULL where the struct is NULL.
+
+    Raises: ValueTypeError where the array has other fields than its logical type, or one name twice.
+    """
+    names = [name for name, _ in kind.fields]
+    if names != [field.name for field in array.type] or len(set(names)) < len(names):
+        raise ValueTypeError(f"An Arrow {array.type} does not carry a {kind.text}.")
+    return dict(zip(names, array.flatten(), strict=True))

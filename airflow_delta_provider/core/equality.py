@@ -79,17 +79,27 @@ def _mask(source: Any, target: Any, source_type: LogicalType, target_type: Logic
     result = here == there
     if not both.any():
         return result
-    if not both.all():
+    if both.all():
+        return _equal_values(source, target, source_type, target_type, schema)
+    if _minds_nulls(source, target, schema):
         chosen = raw.bool_array(both)
         source, target = source.filter(chosen), target.filter(chosen)
-    result[both] = _equal_values(source, target, source_type, target_type, schema)
-    return result
+        result[both] = _equal_values(source, target, source_type, target_type, schema)
+        return result
+    return np.where(both, _equal_values(source, target, source_type, target_type, schema), result)
+
+
+def _minds_nulls(source: Any, target: Any, schema: LogicalType) -> bool:
+    """Tell whether the kernel must not see what stands under a NULL; the others run on whole buffers, copying nothing."""
+    if schema.kind in ("int", "decimal"):
+        return not all(pa.types.is_integer(array.type) or pa.types.is_decimal(array.type) for array in (source, target))
+    return schema.nested
 
 
 def _equal_values(
     source: Any, target: Any, source_type: LogicalType, target_type: LogicalType, schema: LogicalType
 ) -> Any:
-    """Compare arrays without nulls."""
+    """Compare arrays row by row; where a value is NULL on either side the result is arbitrary (see _minds_nulls)."""
     match schema.kind:
         case "decimal" | "int":
             return _equal_numbers(source, target, source_type, target_type, schema)
@@ -254,8 +264,7 @@ def _equal_wide_times(source: Any, target: Any) -> Any:
 def _equal_structs(
     source: Any, target: Any, source_type: LogicalType, target_type: LogicalType, schema: LogicalType
 ) -> Any:
-    ours = dict(zip((name for name, _ in source_type.fields), source.flatten(), strict=True))
-    theirs = dict(zip((name for name, _ in target_type.fields), target.flatten(), strict=True))
+    ours, theirs = raw.struct_children(source, source_type), raw.struct_children(target, target_type)
     our_types, their_types = dict(source_type.fields), dict(target_type.fields)
     if not set(ours) == set(theirs) == {name for name, _ in schema.fields}:
         raise ValueTypeError("A struct has other fields than its schema type.")

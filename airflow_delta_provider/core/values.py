@@ -259,9 +259,9 @@ def _by_key(entries: list[Any], kind: LogicalType) -> list[Any]:
 
 
 def _structs(array: Any, carrier: LogicalType, schema: LogicalType, valid: Any) -> list[Any]:
-    own = {name: (part, child) for (name, part), child in zip(carrier.fields, array.flatten(), strict=True)}
-    if set(own) != {name for name, _ in schema.fields} or len(own) != len(carrier.fields):
+    children, types = raw.struct_children(array, carrier), dict(carrier.fields)
+    if set(children) != {name for name, _ in schema.fields}:
         raise ValueTypeError("A struct has other fields than its schema type.")
-    columns = [canonical_values(own[name][1], own[name][0], part) for name, part in schema.fields]
+    columns = [canonical_values(children[name], types[name], part) for name, part in schema.fields]
     rows = [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in valid]
     return [row if there else None for row, there in zip(rows, valid, strict=True)]
