@@ -48,7 +48,7 @@ class Progress(Protocol):
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one shard. ``rules`` holds one list for each column, one count for each of its rules."""
+    """Counts of one shard. ``rules`` and ``key_rules`` hold one list for each column, one count for each of its rules."""
 
     source: SideCounts = field(default_factory=SideCounts)
     target: SideCounts = field(default_factory=SideCounts)
@@ -56,6 +56,7 @@ class Tally:
     categories: dict[str, int] = field(default_factory=lambda: {"added": 0, "dropped": 0, "value_diverged": 0})
     diverged: list[int] = field(default_factory=list)
     rules: list[list[int]] = field(default_factory=list)
+    key_rules: list[list[int]] = field(default_factory=list)
 
     def population(self) -> dict[str, Any]:
         """Return the population of the manifest, its sums checked. Raises: DenominatorError."""
@@ -114,6 +115,7 @@ class _Worker:
         ]
         tally.diverged = [0] * len(comparison.columns)
         tally.rules = [[0] * len(column.rules) for column in comparison.columns]
+        tally.key_rules = [[0] * len(column.rules) for column in comparison.target_key]
 
     def window(self, source: Block, target: Block) -> None:
         """Match two blocks by key; count and record."""
@@ -148,6 +150,7 @@ class _Worker:
     def _matched(self, source: Block, target: Block) -> list[tuple[bytes, RawRecord]]:
         if len(source) == 0:
             return []
+        self._count_key_rules(source, target)
         unequal: list[Any] = []
         recorded: list[tuple[rules.Typed, rules.Typed]] = []
         for number, column in enumerate(self.comparison.columns):
@@ -182,10 +185,16 @@ class _Worker:
             block = source if error.side == "source" else target
             raise self._unparsed(error, column, block) from error
         recorded.append((ladder.recorded_source, ladder.recorded_target))
-        positions = ladder.rule[bool_numpy(ladder.equal)]
-        for position in range(len(column.rules)):
-            self.tally.rules[number][position] += int((positions == position + 1).sum())
+        _count_positions(ladder, self.tally.rules[number])
         return None if ladder.equal.true_count == len(source) else ~bool_numpy(ladder.equal)
+
+    def _count_key_rules(self, source: Block, target: Block) -> None:
+        """Count matched keys that only a rule made equal; the keys themselves are equal by now."""
+        for number, column in enumerate(self.comparison.target_key):
+            if column.rules:
+                mine = rules.Typed(self.comparison.source_key[number].carrier, source.raw_key[number], None)
+                other = rules.Typed(column.carrier, target.raw_key[number], None)
+                _count_positions(rules.evaluate(list(column.rules), mine, other), self.tally.key_rules[number])
 
     def _unparsed(self, error: rules.UnparsedValue, column: ComparedColumn, block: Block) -> ValueTextError:
         key = key_text(block.keys[error.row], self.comparison.key_types)
@@ -278,6 +287,12 @@ class _Worker:
             ]
             result.append([_json(list(key)) for key in zip(*parts, strict=True)])
         return result[0], result[1]
+
+
+def _count_positions(ladder: rules.Ladder, counts: list[int]) -> None:
+    positions = ladder.rule[bool_numpy(ladder.equal)]
+    for position in range(len(counts)):
+        counts[position] += int((positions == position + 1).sum())
 
 
 def _first(item: tuple[bytes, RawRecord]) -> bytes:

@@ -161,24 +161,19 @@ def _index(side: str, columns: Iterable[str], fold: Callable[[str], str]) -> dic
 
 def structure_findings(
     pairing: Pairing, source: Sequence[ColumnLike], target: Sequence[ColumnLike]
-) -> list[dict[str, str | None]]:
-    """Return the findings of the structure document, in its order (docs/format.md, S7)."""
+) -> list[tuple[str, str, str | None, str | None]]:
+    """Return the findings of the structure document: (column, kind, source type text, target type text)."""
     source_types = {column.name: type_text(column) for column in source}
     target_types = {column.name: type_text(column) for column in target}
-    findings = [
-        *(_finding(name, "column_added", None, target_types[name]) for name in pairing.added),
-        *(_finding(name, "column_dropped", source_types[name], None) for name in pairing.dropped),
+    return [
+        *((name, "column_added", None, target_types[name]) for name in pairing.added),
+        *((name, "column_dropped", source_types[name], None) for name in pairing.dropped),
         *(
-            _finding(pair.target, "type_changed", source_types[pair.source], target_types[pair.target])
+            (pair.target, "type_changed", source_types[pair.source], target_types[pair.target])
             for pair in (*pairing.key, *pairing.values)
             if source_types[pair.source] != target_types[pair.target]
         ),
     ]
-    return sorted(findings, key=lambda finding: (str(finding["column"]).encode(), str(finding["kind"])))
-
-
-def _finding(column: str, kind: str, source_type: str | None, target_type: str | None) -> dict[str, str | None]:
-    return {"column": column, "kind": kind, "source_type": source_type, "target_type": target_type}
 
 
 def type_text(column: ColumnLike) -> str:

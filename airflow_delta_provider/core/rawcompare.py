@@ -16,6 +16,8 @@ import pyarrow as pa
 from airflow_delta_provider.core.errors import InputShardError, RecordLimitError
 
 FLUSH_ROWS = 16_384
+HEAD = b"delta_raw"
+"""Name of the stream's metadata entry that holds what is known from the start."""
 SCHEMA = pa.schema(
     [
         ("sort_key", pa.large_binary()),
@@ -50,11 +52,19 @@ class RawRecord:
 class RawWriter:
     """Writes records as they come, in key order; ``close`` adds the facts.
 
+    ``identity`` names the documents that the shard shares with all others; bounds are key bytes.
     Raises: RecordLimitError once more than ``records_max`` records were added.
     """
 
-    def __init__(self, file: BinaryIO, records_max: int | None = None) -> None:
-        self._writer = pa.ipc.new_stream(file, SCHEMA)
+    def __init__(
+        self,
+        file: BinaryIO,
+        identity: str,
+        key_range: tuple[bytes | None, bytes | None],
+        records_max: int | None = None,
+    ) -> None:
+        head = {"identity": identity, "key_range": [None if bound is None else bound.hex() for bound in key_range]}
+        self._writer = pa.ipc.new_stream(file, SCHEMA.with_metadata({HEAD: orjson.dumps(head)}))
         self._rows: list[RawRecord] = []
         self._records_max = records_max
         self.records = 0
@@ -88,7 +98,10 @@ class RawWriter:
 
 
 class RawReader:
-    """Reads a raw comparison; ``facts`` is known once the records were read to the end."""
+    """Reads a raw comparison; ``facts`` is known once the records were read to the end.
+
+    ``identity`` and ``key_range`` (key bytes, half-open, None is open) are known from the start.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         try:
@@ -97,6 +110,13 @@ class RawReader:
             raise InputShardError("this is no raw comparison.") from error
         if not self._reader.schema.equals(SCHEMA):
             raise InputShardError("this is no raw comparison.")
+        head = orjson.loads((self._reader.schema.metadata or {}).get(HEAD, b"{}"))
+        self.identity: str = head.get("identity", "")
+        lower, upper = head.get("key_range", (None, None))
+        self.key_range = (
+            None if lower is None else bytes.fromhex(lower),
+            None if upper is None else bytes.fromhex(upper),
+        )
         self.facts: dict[str, Any] | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:

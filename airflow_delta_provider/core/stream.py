@@ -131,9 +131,17 @@ def guarded_blocks(
     Raises: UnsortedStreamError (an ordered stream went down), RefusedKeyError, ValueTextError (a key does not parse).
     """
     if not ordered:
-        keyed = (_cut_unordered(_with_key_bytes(batch, layout), layout) for batch in batches)
-        batches = sort_batches((batch for batch in keyed if batch.num_rows), folder=folder)
+        batches = sort_batches(keyed_batches(batches, layout), folder=folder)
     return _refuse_repeats(_ascending(_blocks(batches, layout, counts, ordered), layout), layout)
+
+
+def keyed_batches(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+    """Yield the rows inside the key range with their key bytes as one more column, KEY_BYTES."""
+    for batch in batches:
+        if batch.num_rows:
+            batch = _cut_unordered(_with_key_bytes(batch, layout), layout)
+        if batch.num_rows:
+            yield batch
 
 
 def _blocks(batches: Iterable[pa.RecordBatch], layout: Layout, counts: SideCounts, ordered: bool) -> Iterator[Block]:
@@ -271,3 +279,35 @@ def _refuse_repeats(blocks: Iterator[Block], layout: Layout) -> Iterator[Block]:
                 raise RefusedKeyError("repeated", layout.side, block.keys[same[0]])
             block.repeats = frozenset(block.keys[row] for row in same)
         yield block
+
+
+def count_null_keys(batches: Iterable[pa.RecordBatch], layout: Layout) -> int:
+    """Return how many rows of the range, after the filter, have a NULL in the key. Batches may come in any order."""
+    found = 0
+    for batch in _selected(batches, layout):
+        whole = batch.column(layout.key[0].name).is_valid()
+        for column in layout.key[1:]:
+            whole = pc.and_(whole, batch.column(column.name).is_valid())
+        found += len(whole) - whole.true_count
+    return found
+
+
+def rows_of_key(
+    batches: Iterable[pa.RecordBatch], layout: Layout, key: bytes, shown_rows: int = 5
+) -> tuple[int, pa.Table | None]:
+    """Return how many rows after the filter have this key, and the key columns of the first few, before any rule."""
+    rows, first = 0, None
+    for batch in _selected(batches, layout):
+        same = batch.filter(pc.equal(batch.column(KEY_BYTES), pa.scalar(key, pa.large_binary())))
+        if same.num_rows and first is None:
+            first = pa.Table.from_batches([same]).select([column.name for column in layout.key]).slice(0, shown_rows)
+        rows += same.num_rows
+    return rows, first
+
+
+def _selected(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+    for batch in keyed_batches(batches, layout):
+        if KEEP_COLUMN in batch.schema.names:
+            batch = batch.filter(batch.column(KEEP_COLUMN).fill_null(False))
+        if batch.num_rows:
+            yield batch

@@ -1,0 +1,67 @@
+"""Plan the shards of an opened reconciliation: how many, and where to cut, from samples and statistics of both sides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_delta_provider.adapters.side import RangeCost
+from airflow_delta_provider.core import keyvec, rules
+from airflow_delta_provider.core.errors import ValueTextError, shown
+from airflow_delta_provider.core.plan import KeyRange, choose_bounds, shard_count, tile
+from airflow_delta_provider.engine.opened import Opened, shard_bounds
+
+SIDES = ("source", "target")
+WORKER_ROWS_MIN = 200_000
+"""Fewest rows for which a second worker pays for its start."""
+BOUND_SAMPLES = 64
+"""Sampled keys wanted for each shard, so that shards come out about equal."""
+
+
+def plan_ranges(opened: Opened, *, count: int | None = None, workers: int = 1) -> list[KeyRange]:
+    """Return half-open key ranges that tile the key range of the reconciliation, in order.
+
+    ``count`` is how many to aim for; without it, one for each ``shards.rows`` rows, or one in all where a side can
+    only be scanned. Small data sets may give fewer. No table is sorted for it.
+    """
+    bounds = shard_bounds(opened.spec, opened.typed) if count is None else None
+    if bounds is not None:
+        return tile(opened.key_range, bounds)
+    asked = count if count is not None else opened.spec.shard_count
+    rows = {name: opened.side(name).estimate_rows() or 0 for name in SIDES}
+    if asked is None and any(opened.range_cost(name) is RangeCost.SCAN for name in SIDES):
+        asked = 1
+    wanted = shard_count(max(rows.values()), asked=asked, shard_rows=opened.spec.shard_rows)
+    if asked is None and max(rows.values()) >= WORKER_ROWS_MIN * workers:
+        wanted = max(wanted, workers)
+    if wanted <= 1:
+        return [opened.key_range]
+    samples = [(sampled_keys(opened, name, wanted * BOUND_SAMPLES), rows[name]) for name in SIDES]
+    weights = [(keys, max(count, len(keys))) for keys, count in samples if keys]
+    return tile(opened.key_range, choose_bounds(weights, wanted))
+
+
+def sampled_keys(opened: Opened, name: str, rows: int) -> list[bytes]:
+    """Return key bytes of a sample of one side inside the key range; keys with NULL only where NULLs may match."""
+    columns = opened.key_columns(name)
+    table: pa.Table = opened.side(name).sample(tuple(column.name for column in columns), rows)
+    arrays: list[Any] = []
+    carriers = []
+    for column in columns:
+        array = table.column(column.name).combine_chunks()
+        typed = rules.Typed(column.carrier, array, None)
+        try:
+            typed = rules.apply_key_rules(list(column.rules), typed, name)
+        except rules.UnparsedValue as error:
+            raise ValueTextError(
+                f"{name}: key column {shown(column.name)!r} holds {shown(error.text)!r}.", where=name
+            ) from error
+        arrays.append(typed.array)
+        carriers.append(typed.type)
+    if opened.spec.nulls != "match":
+        whole = [all(valid) for valid in zip(*(array.is_valid().to_pylist() for array in arrays), strict=True)]
+        mask = pa.array(whole, pa.bool_())
+        arrays = [array.filter(mask) for array in arrays]
+    keys = keyvec.encode_keys(arrays, carriers, [column.key_type for column in columns])
+    return [key for key in keys.to_pylist() if key in opened.key_range]

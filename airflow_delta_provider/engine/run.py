@@ -1,0 +1,275 @@
+"""The whole job in one process or over local processes: open, plan, compare, merge, sign, publish."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Protocol
+
+import airflow_delta_provider
+from airflow_delta_provider.adapters.side import RangeCost
+from airflow_delta_provider.core import documents
+from airflow_delta_provider.core.errors import DiskLimitError, RecordLimitError, SideChangedError, WallLimitError
+from airflow_delta_provider.core.manifest import Merged, MergeInput, merge_manifests
+from airflow_delta_provider.core.plan import KeyRange
+from airflow_delta_provider.core.recorded import HmacKey
+from airflow_delta_provider.core.spec import Spec, parse_spec
+from airflow_delta_provider.core.store.publish import Publication, Receipt, Sign, publish
+from airflow_delta_provider.core.store.store import Store
+from airflow_delta_provider.core.submanifest import build_sub_manifest
+from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
+from airflow_delta_provider.engine.planning import SIDES, plan_ranges
+from airflow_delta_provider.engine.shards import compare_shard
+from airflow_delta_provider.engine.spilled import spill_side
+
+
+class RunProgress(Protocol):
+    """Told how a run goes: rows read so far on both sides together, of about how many, and finished shards."""
+
+    def __call__(self, rows: int, rows_expected: int | None, shards: int, shards_planned: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a finished run published.
+
+    ``manifest``, ``summary``: the documents, parsed. ``receipt``: the manifest id and its place in the log.
+    ``sidecar``: the volatile facts that were stored beside it.
+    """
+
+    receipt: Receipt
+    manifest: documents.Document
+    summary: documents.Document
+    sidecar: Mapping[str, Any]
+
+    @property
+    def records(self) -> int:
+        """How many records the manifest holds."""
+        return int(self.manifest["body"]["records"])
+
+
+@dataclass(slots=True)
+class _ShardResult:
+    """One finished shard: its sub-manifest and where its body lies."""
+
+    manifest: bytes
+    summary: bytes
+    body: Path
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a worker process needs for its shards; everything in it can be pickled."""
+
+    form: dict[str, Any]
+    identity: str
+    folder: Path
+    deadline: float | None
+    spilled: Mapping[str, Path]
+    hmac_key: HmacKey | None
+
+
+def reconcile(
+    spec: Spec,
+    store: Store,
+    open_side: OpenSide,
+    *,
+    shards: int | None = None,
+    workers: int = 1,
+    sign: Sign | None = None,
+    progress: RunProgress | None = None,
+    hmac_key: HmacKey | None = None,
+) -> Outcome:
+    """Compare two data sets and publish one manifest.
+
+    ``workers`` local processes share the shards (``open_side`` must be importable then). The manifest is the same for
+    every ``shards`` and ``workers``. Raises: every refusal of the package; nothing is published then.
+    """
+    started, clock = datetime.now(UTC), time.monotonic()
+    deadline = None if spec.limits.max_seconds is None else clock + spec.limits.max_seconds
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_sides(spec, open_side, hmac_key=hmac_key))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-run-")))
+        ranges = plan_ranges(opened, count=shards, workers=workers)
+        spilled = {}
+        if len(ranges) > 1:
+            scanned = [name for name in SIDES if opened.range_cost(name) is RangeCost.SCAN]
+            spilled = {name: spill_side(opened, name, folder) for name in scanned}
+        job = _Job(spec.form, opened.shared.identity, folder, deadline, spilled, opened.comparison.hmac_key)
+        results = _compare_all(opened, ranges, job, open_side, min(workers, len(ranges)), progress)
+        merged, body = _merge(results, spec, folder)
+        sidecar = _sidecar(opened, started, clock, ranges, results, workers)
+        with closing(body.open("rb")) as file:
+            receipt = publish(
+                store,
+                Publication(
+                    manifest=merged.manifest,
+                    schema=opened.shared.schema,
+                    contract=opened.shared.contract,
+                    structure=opened.shared.structure,
+                    summary=merged.summary,
+                    body=None if spec.detail == "counts" else file,
+                    page_index=None if spec.detail == "counts" else merged.facts.page_index,
+                    sidecar=sidecar,
+                ),
+                sign=sign,
+            )
+        return Outcome(
+            receipt, documents.parse_manifest(merged.manifest), documents.parse_summary(merged.summary), sidecar
+        )
+
+
+def _compare_all(
+    opened: Opened,
+    ranges: list[KeyRange],
+    job: _Job,
+    open_side: OpenSide,
+    workers: int,
+    progress: RunProgress | None,
+) -> list[_ShardResult]:
+    expected = sum(opened.side(name).estimate_rows() or 0 for name in SIDES) if progress is not None else None
+    results: list[_ShardResult] = []
+    finished = 0
+
+    def tell(rows: int) -> None:
+        if progress is not None:
+            progress(finished + rows, expected, len(results), len(ranges))
+
+    for result in _shard_results(opened, ranges, job, open_side, workers, tell):
+        results.append(result)
+        finished += sum(result.facts["population"][name]["rows"] for name in SIDES)
+        tell(0)
+        records = sum(one.facts["records"] for one in results)
+        limit = opened.spec.limits.max_discrepancies
+        if limit is not None and records > limit:
+            raise RecordLimitError(f"more than {limit} records differ.", where="limits.max_discrepancies")
+    return results
+
+
+def _shard_results(
+    opened: Opened,
+    ranges: list[KeyRange],
+    job: _Job,
+    open_side: OpenSide,
+    workers: int,
+    tell: Callable[[int], None],
+) -> Iterator[_ShardResult]:
+    """Yield the results in key order; the first shard that fails, in key order, ends the run."""
+    if workers <= 1:
+        for number, key_range in enumerate(ranges):
+            yield _run_shard(opened, number, key_range, job, tell)
+        return
+    context = get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(job, open_side)) as pool:
+        futures = [pool.submit(_run_in_worker, number, key_range) for number, key_range in enumerate(ranges)]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+_WORKER: dict[str, Any] = {}
+
+
+def _start_worker(job: _Job, open_side: OpenSide) -> None:
+    _WORKER.update(job=job, open_side=open_side)
+
+
+def _run_in_worker(number: int, key_range: KeyRange) -> _ShardResult:
+    job: _Job = _WORKER["job"]
+    if "opened" not in _WORKER:
+        opened = open_sides(parse_spec(job.form), _WORKER["open_side"], hmac_key=job.hmac_key)
+        if opened.shared.identity != job.identity:
+            opened.close()
+            raise SideChangedError("the columns of a side changed between plan and read.")
+        _WORKER["opened"] = opened
+    return _run_shard(_WORKER["opened"], number, key_range, job, None)
+
+
+def _run_shard(
+    opened: Opened, number: int, key_range: KeyRange, job: _Job, tell: Callable[[int], None] | None
+) -> _ShardResult:
+    limits, clock = opened.spec.limits, time.monotonic()
+
+    def watch(source_rows: int, target_rows: int) -> None:
+        if job.deadline is not None and time.monotonic() > job.deadline:
+            raise WallLimitError(f"the run took longer than {limits.max_seconds} s.", where="limits.max_seconds")
+        if tell is not None:
+            tell(source_rows + target_rows)
+
+    raw_path, body_path = job.folder / f"{number:06d}.raw", job.folder / f"{number:06d}.jsonl"
+    with raw_path.open("w+b") as raw:
+        facts = compare_shard(
+            opened,
+            key_range,
+            raw,
+            progress=watch,
+            folder=str(job.folder),
+            records_max=limits.max_discrepancies,
+            spilled=job.spilled,
+        )
+        raw.flush()
+        raw.seek(0)
+        with body_path.open("wb") as body:
+            sub = build_sub_manifest(raw, opened.shared, body, bytes_max=limits.max_bytes)
+    raw_path.unlink()
+    facts["ms"] = round((time.monotonic() - clock) * 1000)
+    return _ShardResult(sub.manifest, sub.summary, body_path, facts)
+
+
+def _merge(results: list[_ShardResult], spec: Spec, folder: Path) -> tuple[Merged, Path]:
+    path = folder / "body.jsonl"
+    inputs = [MergeInput(one.manifest, one.summary, lambda one=one: one.body.open("rb")) for one in results]
+    with path.open("wb") as out:
+        merged = merge_manifests(inputs, out)
+    if spec.limits.max_bytes is not None and merged.facts.bytes > spec.limits.max_bytes:
+        raise DiskLimitError(f"the body is larger than {spec.limits.max_bytes} bytes.", where="limits.max_bytes")
+    return merged, path
+
+
+def _sidecar(
+    opened: Opened,
+    started: datetime,
+    clock: float,
+    ranges: list[KeyRange],
+    results: list[_ShardResult],
+    workers: int,
+) -> dict[str, Any]:
+    types = opened.shared.key_types
+    return {
+        "duration_ms": round((time.monotonic() - clock) * 1000),
+        "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "host": platform.node(),
+        "process": os.getpid(),
+        "shards": [
+            {"label": key_range.label(types), "ms": one.facts["ms"], "records": one.facts["records"]}
+            for key_range, one in zip(ranges, results, strict=True)
+        ],
+        "sides": [{"facts": plain(opened.side(name).facts()), "side": name} for name in SIDES],
+        "started_at": started.isoformat(timespec="milliseconds"),
+        "strategy": "stream",
+        "tool": f"airflow-delta-provider {airflow_delta_provider.__version__}",
+        "workers": workers,
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return facts in the values that canonical JSON allows: floats and big integers become text, members lists."""
+    if isinstance(value, Mapping):
+        return [[str(name), plain(part)] for name, part in value.items()]
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if value is None or isinstance(value, bool | str) or (isinstance(value, int) and abs(value) < 2**53):
+        return value
+    return str(value)

@@ -1,0 +1,162 @@
+"""One shard: read both sides, compare, write the raw comparison; and the counted refusal of NULL and repeated keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from airflow_delta_provider.adapters.side import Order
+from airflow_delta_provider.core import stream
+from airflow_delta_provider.core.compare import Progress, Tally, compare_blocks
+from airflow_delta_provider.core.errors import DeltaError, KeyDuplicateError, KeyNullError, UnsortedStreamError, shown
+from airflow_delta_provider.core.plan import KeyRange
+from airflow_delta_provider.core.rawcompare import RawWriter
+from airflow_delta_provider.core.recorded import canonical
+from airflow_delta_provider.core.rules import Typed
+from airflow_delta_provider.engine.opened import Opened
+from airflow_delta_provider.engine.prefetch import Prefetched
+from airflow_delta_provider.engine.spilled import read_spilled
+
+SIDES = ("source", "target")
+
+
+def compare_shard(
+    opened: Opened,
+    key_range: KeyRange,
+    file: BinaryIO,
+    *,
+    progress: Progress | None = None,
+    folder: str | None = None,
+    records_max: int | None = None,
+    spilled: Mapping[str, Path] | None = None,
+) -> dict[str, Any]:
+    """Compare one key range of both sides and write the raw comparison to ``file``; return its facts.
+
+    A side whose rows only look sorted and are not is read again and sorted here. ``folder`` takes the temporary files.
+    ``spilled`` names for a side the sorted file to read instead (``spilled.spill_side``).
+    Raises: KeyNullError, KeyDuplicateError, RecordLimitError, DenominatorError, ValueTextError and what sides raise.
+    """
+    spilled = spilled or {}
+    unsorted = {name for name in SIDES if name not in spilled and opened.order(name) is Order.NONE}
+    while True:
+        start = file.tell()
+        try:
+            return _compare_once(opened, key_range, file, unsorted, spilled, progress, folder, records_max)
+        except UnsortedStreamError as error:
+            if error.where in unsorted or opened.order(error.where) is not Order.HOPED:
+                raise
+            unsorted.add(error.where)
+            file.seek(start)
+            file.truncate()
+        except stream.RefusedKeyError as error:
+            raise refused_key(opened, error) from None
+
+
+def _compare_once(
+    opened: Opened,
+    key_range: KeyRange,
+    file: BinaryIO,
+    unsorted: set[str],
+    spilled: Mapping[str, Path],
+    progress: Progress | None,
+    folder: str | None,
+    records_max: int | None,
+) -> dict[str, Any]:
+    tally = Tally()
+    writer = RawWriter(file, opened.shared.identity, (key_range.lower, key_range.upper), records_max)
+    with (
+        closing(_read(opened, "source", key_range, unsorted, spilled)) as source,
+        closing(_read(opened, "target", key_range, unsorted, spilled)) as target,
+    ):
+
+        def blocks(name: str, batches: Iterator[pa.RecordBatch], counts: stream.SideCounts) -> Iterator[stream.Block]:
+            layout = opened.layout(name, key_range)
+            return stream.guarded_blocks(batches, layout, counts, ordered=name not in unsorted, folder=folder)
+
+        compare_blocks(
+            blocks("source", source, tally.source),
+            blocks("target", target, tally.target),
+            opened.comparison,
+            tally,
+            writer,
+            progress,
+        )
+    facts = {
+        "population": tally.population(),
+        "diverged": tally.diverged,
+        "rules": tally.rules,
+        "key_rules": tally.key_rules,
+        "records": writer.records,
+    }
+    writer.close(facts)
+    return facts
+
+
+def _read(
+    opened: Opened, name: str, key_range: KeyRange, unsorted: set[str], spilled: Mapping[str, Path]
+) -> Prefetched[pa.RecordBatch]:
+    if name in spilled:
+        return Prefetched(lambda: read_spilled(spilled[name], key_range), name)
+    request = opened.request(name, key_range, ordered=name not in unsorted)
+    return Prefetched(lambda: opened.side(name).read(request), name)
+
+
+def refused_key(opened: Opened, error: stream.RefusedKeyError) -> DeltaError:
+    """Return the public refusal of a NULL or repeated key, counted over both whole sides; NULLs come first."""
+    names = ", ".join(repr(shown(pair.source)) for pair in opened.pairing.key)
+    if opened.spec.nulls == "refuse":
+        nulls = {name: _count_nulls(opened, name) for name in SIDES}
+        if any(nulls.values()) or error.reason == "null":
+            return KeyNullError(
+                f"key column {names} is NULL in {_rows(nulls['source'])} of the source"
+                f" and {_rows(nulls['target'])} of the target.",
+                where="key",
+            )
+    return _repeated(opened, error.key)
+
+
+def _repeated(opened: Opened, key: bytes) -> KeyDuplicateError:
+    types = [column.key_type for column in opened.typed.target_key]
+    text = stream.key_text(key, types)
+    parts = []
+    for name in SIDES:
+        rows, first = _rows_of_key(opened, name, key)
+        if rows > 1 and opened.comparison.raw_keys and first is not None:
+            parts.append(
+                f"{name}: keys {_raw_texts(opened, name, first)} are equal under the key's rules ({_rows(rows)})"
+            )
+        elif rows > 1:
+            parts.append(f"{name}: key {text} occurs in {_rows(rows)}")
+    found = "; ".join(parts) or f"key {text} occurred more than once and does no longer: a side changed"
+    return KeyDuplicateError(f"{found}.", where=text)
+
+
+def _raw_texts(opened: Opened, name: str, first: pa.Table) -> str:
+    columns = [
+        canonical(Typed(column.carrier, first.column(column.name).combine_chunks(), None), column.carrier)
+        for column in opened.key_columns(name)
+    ]
+    rows = ["NULL" if None in row else ", ".join(shown(part) for part in row) for row in zip(*columns, strict=True)]
+    return " and ".join(row if len(columns) == 1 else f"({row})" for row in dict.fromkeys(rows))
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _key_batches(opened: Opened, name: str, key_range: KeyRange) -> Iterator[pa.RecordBatch]:
+    return opened.side(name).read(opened.request(name, key_range, ordered=False, values=False))
+
+
+def _count_nulls(opened: Opened, name: str) -> int:
+    whole = opened.key_range
+    return stream.count_null_keys(_key_batches(opened, name, whole), opened.layout(name, whole))
+
+
+def _rows_of_key(opened: Opened, name: str, key: bytes) -> tuple[int, pa.Table | None]:
+    one = KeyRange(key, key + b"\x00")
+    return stream.rows_of_key(_key_batches(opened, name, one), opened.layout(name, one), key)
