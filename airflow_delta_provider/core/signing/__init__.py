@@ -1,0 +1,1 @@
+"""Who vouches for a manifest: envelopes, statements and keys."""
