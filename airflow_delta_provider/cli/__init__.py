@@ -1,0 +1,36 @@
+"""``airflow-delta``: the whole product on the command line, without Airflow."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from airflow_delta_provider.cli import output
+from airflow_delta_provider.core.errors import DeltaError
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code (README, section exit codes)."""
+    from airflow_delta_provider.cli.parser import build_parser
+
+    arguments = build_parser().parse_args(argv)
+    command: Command = arguments.command
+    try:
+        return command(arguments)
+    except DeltaError as error:
+        output.print_error(error, as_json=getattr(arguments, "json", False))
+        return output.exit_code(error)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 3
+    except OSError as error:
+        output.print_os_error(error, as_json=getattr(arguments, "json", False))
+        return 3
+
+
+def entry_point() -> None:
+    """Run as the installed command."""
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""``check`` and ``run``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from airflow_delta_provider.adapters.open import open_side
+from airflow_delta_provider.cli import output
+from airflow_delta_provider.core import documents
+from airflow_delta_provider.core.spec import load_spec
+from airflow_delta_provider.core.store import open_store
+from airflow_delta_provider.engine.opened import Opened, open_sides
+from airflow_delta_provider.engine.planning import SIDES, plan_ranges
+from airflow_delta_provider.engine.run import Outcome, reconcile
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare and publish. Exit: 0 no discrepancy, 1 discrepancies."""
+    spec = load_spec(arguments.spec)
+    store = open_store(arguments.store)
+    sign = _signer(arguments.sign) if arguments.sign else None
+    progress = output.ProgressBar(spec.name)
+    try:
+        outcome = reconcile(
+            spec,
+            store,
+            open_side,
+            shards=arguments.shards,
+            workers=arguments.workers or os.cpu_count() or 1,
+            sign=sign,
+            progress=progress,
+        )
+    finally:
+        progress.close()
+    if arguments.json:
+        output.print_json(outcome_form(outcome))
+    else:
+        _print_outcome(outcome)
+    return 1 if outcome.records else 0
+
+
+def _signer(path: str) -> Any:
+    from airflow_delta_provider.core.signing import envelope_signer, load_signer
+
+    return envelope_signer(load_signer(Path(path).read_bytes()))
+
+
+def outcome_form(outcome: Outcome) -> dict[str, Any]:
+    """Return what ``run --json`` prints."""
+    manifest = outcome.manifest
+    return {
+        "manifest": outcome.receipt.manifest,
+        "categories": {name: part["records"] for name, part in manifest["categories"].items()},
+        "population": manifest["population"],
+        "summary": outcome.summary,
+        "structure": manifest["structure"],
+        "pair": {"id": outcome.receipt.pair_id, **manifest["pair"]},
+        "log": {"seq": outcome.receipt.seq},
+        "strategy": outcome.sidecar["strategy"],
+    }
+
+
+def _print_outcome(outcome: Outcome) -> None:
+    manifest, summary = outcome.manifest, outcome.summary
+    pair, population = manifest["pair"], manifest["population"]
+    print(f"{pair['name']}: {pair['source']} -> {pair['target']}")
+    print(f"  {'':16}{'source':>14}{'target':>14}")
+    for member in ("rows", "skipped", "null_key", "duplicate_key"):
+        counts = [population[name][member] for name in SIDES]
+        if member == "rows" or any(counts):
+            print(f"  {member.replace('_', ' '):16}{counts[0]:>14}{counts[1]:>14}")
+    print(f"  {'unchanged':16}{population['unchanged']:>14}")
+    for name, part in manifest["categories"].items():
+        print(f"  {name:16}{part['records']:>14}")
+    for name, diverged, tolerated in summary["columns"]:
+        if diverged or tolerated:
+            note = f", {tolerated} equal only by a rule" if tolerated else ""
+            print(f"  column {name}: {diverged} diverged{note}")
+    if manifest["structure"]["findings"]:
+        print(f"  schema findings: {manifest['structure']['findings']}")
+    verdict = "equal" if not outcome.records else f"{outcome.records} records differ"
+    print(f"verdict   {verdict}")
+    print(f"manifest  {outcome.receipt.manifest}")
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Open both sides and print pairing and plan."""
+    spec = load_spec(arguments.spec)
+    with open_sides(spec, open_side) as opened:
+        ranges = plan_ranges(opened, count=arguments.shards)
+        form = _check_form(opened, [key_range.label(opened.shared.key_types) for key_range in ranges])
+    if arguments.json:
+        output.print_json(form)
+    else:
+        _print_check(form)
+    return 0
+
+
+def _check_form(opened: Opened, labels: list[str]) -> dict[str, Any]:
+    columns = {name: {column.name: column for column in opened.side(name).columns} for name in SIDES}
+    pairs = [
+        {
+            "column": pair.target,
+            "source": pair.source,
+            "source_type": columns["source"][pair.source].engine_type,
+            "target": pair.target,
+            "target_type": columns["target"][pair.target].engine_type,
+            "compared_as": schema,
+            "key": pair in opened.pairing.key,
+        }
+        for pair, schema in zip(
+            (*opened.pairing.key, *opened.pairing.values),
+            [form for _, form in (*opened.shared.schema_form["key"], *opened.shared.schema_form["columns"])],
+            strict=True,
+        )
+    ]
+    return {
+        "pair": opened.shared.context.pair,
+        "columns": pairs,
+        "excluded": list(opened.pairing.excluded),
+        "structure": documents.parse_structure(opened.shared.structure)["findings"],
+        "rules": opened.shared.contract_form["rules"],
+        "sides": {
+            name: {
+                "kind": opened.side(name).kind,
+                "order": opened.order(name).value,
+                "range_cost": opened.range_cost(name).value,
+                "rows_estimate": opened.side(name).estimate_rows(),
+            }
+            for name in SIDES
+        },
+        "shards": labels,
+    }
+
+
+def _print_check(form: dict[str, Any]) -> None:
+    print(f"{form['pair']['name']}: {form['pair']['source']} -> {form['pair']['target']}")
+    for pair in form["columns"]:
+        mark = "key" if pair["key"] else "   "
+        print(f"  {mark} {pair['source']} ({pair['source_type']}) -> {pair['target']} ({pair['target_type']})", end="")
+        print(f" as {pair['compared_as']}")
+    for name in form["excluded"]:
+        print(f"      {name}: excluded")
+    for finding in form["structure"]:
+        print(f"  schema: {finding['kind']} {finding['column']}: {finding['source_type']} -> {finding['target_type']}")
+    for name in SIDES:
+        side = form["sides"][name]
+        print(f"  {name}: {side['kind']}, about {side['rows_estimate']} rows, order {side['order']}", end="")
+        print(", one key range costs a scan: spilled once" if side["range_cost"] == "scan" else "")
+    print(f"  {len(form['shards'])} shards")
+    for label in form["shards"][:20]:
+        print(f"    {label}")

@@ -1,0 +1,89 @@
+"""The commands and their options; each command's module is imported only when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import airflow_delta_provider
+
+CATEGORIES = ("added", "dropped", "value_diverged")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = argparse.ArgumentParser(prog="airflow-delta", description=airflow_delta_provider.__doc__)
+    parser.add_argument("--version", action="version", version=airflow_delta_provider.__version__)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _compare_commands(commands)
+    _read_commands(commands)
+    return parser
+
+
+def _later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    def command(arguments: argparse.Namespace) -> int:
+        found: Any = getattr(importlib.import_module(f"airflow_delta_provider.cli.{module}"), function)
+        return int(found(arguments))
+
+    return command
+
+
+def _add(commands: Any, name: str, help_text: str, module: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
+    parser.set_defaults(command=_later(module, name.replace("-", "_")))
+    return parser
+
+
+def _store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--store", required=True, metavar="URI", help="folder or address of the append-only store")
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _compare_commands(commands: Any) -> None:
+    check = _add(commands, "check", "open both sides, print the column pairing and plan; no row is compared", "compare")
+    check.add_argument("spec", metavar="SPEC")
+    check.add_argument("--shards", type=_positive, metavar="N")
+    _json(check)
+    run = _add(commands, "run", "compare two data sets and publish one manifest", "compare")
+    run.add_argument("spec", metavar="SPEC")
+    _store(run)
+    run.add_argument("--shards", type=_positive, metavar="N", help="how many key ranges to aim for")
+    run.add_argument("--workers", type=_positive, default=None, metavar="N", help="local processes")
+    run.add_argument("--sign", metavar="KEY", help="PEM file of a private key (Ed25519 or ECDSA P-256)")
+    _json(run)
+
+
+def _read_commands(commands: Any) -> None:
+    show = _add(commands, "show", "print a manifest and its records", "show")
+    show.add_argument("digest", metavar="DIGEST")
+    _store(show)
+    show.add_argument("--records", type=_count, metavar="N", help="how many records (20, with --json all)")
+    show.add_argument("--category", choices=CATEGORIES)
+    show.add_argument("--column", metavar="C", help="only records in which this column diverged")
+    _json(show)
+    log = _add(commands, "log", "print the log of a pair", "show")
+    log.set_defaults(command=_later("show", "print_log"))
+    log.add_argument("pair", metavar="PAIR", help="pair id, specification file or name")
+    _store(log)
+    _json(log)
+    conformance = _add(commands, "conformance", "run published vector files", "conformance")
+    conformance.add_argument("folder", metavar="FOLDER")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return value
