@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Callable
@@ -40,7 +41,10 @@ def _canonical(kind: LogicalType, notation: Any) -> Any:
     text = str(text) if isinstance(text, int | float) else text
     if not isinstance(text, str):
         raise ValueTypeError(f"{shown(notation)} is no {kind.kind}.")
-    return _FORMS[kind.kind](text)
+    try:
+        return _FORMS[kind.kind](text)
+    except ValueError as error:
+        raise ValueTextError(f"{shown(text)!r} is no notation of {kind.kind}.") from error
 
 
 def _nested(kind: LogicalType, notation: Any) -> Any:
@@ -77,8 +81,10 @@ def _float32(text: str) -> str:
 
 
 def _parsed(text: str) -> float:
-    canonical = decimals.canonical_decimal(text)
-    return float(canonical)
+    value = float(decimals.canonical_decimal(text))
+    if math.isinf(value) and not text.endswith("Infinity"):
+        raise ValueRangeError(f"{shown(text)} is beyond binary64.")
+    return value
 
 
 def _decimal(text: str) -> str:

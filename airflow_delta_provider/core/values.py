@@ -14,7 +14,12 @@ from airflow_delta_provider.core import decimals, jsonc, times
 from airflow_delta_provider.core.errors import ValueLossyError, ValueRangeError, ValueTypeError
 from airflow_delta_provider.core.forms import INT_BITS_MAX, canonical_ok
 from airflow_delta_provider.core.keys import encode_component
-from airflow_delta_provider.core.types import LogicalType, carrier_allowed
+from airflow_delta_provider.core.types import (
+    TIMESTAMP_INFINITY,
+    TIMESTAMP_MINUS_INFINITY,
+    LogicalType,
+    carrier_allowed,
+)
 
 __all__ = ["canonical_ok", "canonical_values", "inlined"]
 
@@ -186,7 +191,9 @@ def _stamps(array: Any, zoned: bool) -> list[Any]:
         return _each(raw.unscaled_text(array), lambda count: times.timestamp_text(int(count), zoned))
     counts, unit = array.cast(pa.int64()), raw.unit_ns(array.type)
     bounds, day = pc.min_max(counts), times.DAY_NS // unit
-    if bounds["min"].as_py() >= _YEAR_0_DAYS * day and bounds["max"].as_py() < (_YEAR_9999_DAYS + 1) * day:
+    lower = max(_YEAR_0_DAYS * day, TIMESTAMP_MINUS_INFINITY + 1)
+    upper = min((_YEAR_9999_DAYS + 1) * day, TIMESTAMP_INFINITY)
+    if bounds["min"].as_py() >= lower and bounds["max"].as_py() < upper:
         return _short_stamps(array, zoned)
     up, down = raw.infinite(array) or ([], [])
     return [
