@@ -88,15 +88,17 @@ def lacking(what: str) -> NoReturn:
     pytest.skip(f"{what} is missing")
 
 
+def installed(name: str) -> bool:
+    """Tell whether the server ``postgresql``, ``mariadb`` or ``redis`` can be started here."""
+    if name == "postgresql":
+        return bool(_postgresql_programs())
+    return (_mariadb_program() if name == "mariadb" else _program("redis-server")) is not None
+
+
 def require(name: str) -> None:
     """Go on only where the server ``postgresql``, ``mariadb`` or ``redis`` is installed."""
-    found, label = {
-        "postgresql": (bool(_postgresql_programs()), "the PostgreSQL server"),
-        "mariadb": (_mariadb_program() is not None, "the MariaDB server"),
-        "redis": (shutil.which("redis-server") is not None, "the Redis server"),
-    }[name]
-    if not found:
-        lacking(label)
+    if not installed(name):
+        lacking({"postgresql": "the PostgreSQL", "mariadb": "the MariaDB", "redis": "the Redis"}[name] + " server")
 
 
 def require_program(name: str) -> str:
