@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from airflow_delta_provider.core import jsonc
@@ -14,14 +13,14 @@ PAIR_ID_CHARS: Final = 32
 _SHAPE = Shape("pair document", StoreFileError)
 
 
-def pair_bytes(pair: Mapping[str, str]) -> bytes:
-    """Return the pair document of a name, a source label and a target label; other members are left out."""
-    return jsonc.dumps({member: pair[member] for member in ("name", "source", "target")})
+def pair_bytes(name: str, source: str, target: str) -> bytes:
+    """Return the pair document of a name, a source label and a target label."""
+    return jsonc.dumps({"name": name, "source": source, "target": target})
 
 
-def pair_id(pair: Mapping[str, str]) -> str:
+def pair_id(name: str, source: str, target: str) -> str:
     """Return the id of a pair: the first 32 hex digits of the SHA-256 of its document."""
-    return sha256_hex(pair_bytes(pair))[:PAIR_ID_CHARS]
+    return sha256_hex(pair_bytes(name, source, target))[:PAIR_ID_CHARS]
 
 
 def parse_pair(data: bytes) -> Document:
