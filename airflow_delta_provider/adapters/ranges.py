@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import math
-import re
-import struct
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from airflow_delta_provider.adapters.dialects.base import Bound, Dialect, ReadColumn
 from airflow_delta_provider.adapters.dialects.statement import Statement, joined, sql
-from airflow_delta_provider.core.errors import SideReadError
+from airflow_delta_provider.core.decimals import float32_of
+from airflow_delta_provider.core.keys import decode_prefix
+from airflow_delta_provider.core.times import parse_date, parse_time, parse_timestamp
 from airflow_delta_provider.core.types import NUMBERS, LogicalType
-
-NS_PER_DAY = 86_400 * 10**9
-_DATE = re.compile(r"([+-]?)(\d{4,})-(\d\d)-(\d\d)")
-_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
 
 
 def sortable(column: ReadColumn, key_type: LogicalType) -> bool:
     """Tell whether the order of a column in its engine is the order of a key of this canonical type.
 
-    Numbers of any two types order alike, because both orders are by exact value. A key whose type a rule changed (text
-    read as a number) has another order than the column has.
+    Numbers of two types order alike, because both orders are by exact value; only where a key is rounded to a float
+    could several values become one. A key whose type a rule changed (text read as a number) has another order.
     """
     if not column.sort or column.column.type is None:
         return False
-    kind = column.column.type.kind
-    return kind == key_type.kind or (kind in NUMBERS and key_type.kind in NUMBERS)
+    kind, wanted = column.column.type.kind, key_type.kind
+    if kind == wanted or (kind, wanted) == ("float32", "float64"):
+        return True
+    return kind in NUMBERS and wanted in ("int", "decimal")
 
 
 def range_predicate(
@@ -61,8 +59,6 @@ def _components(
     dialect: Dialect, key: tuple[ReadColumn, ...], key_types: tuple[LogicalType, ...], bound: bytes, upward: bool
 ) -> tuple[list[Component], bool]:
     """Return the leading components that the engine can compare, and whether they are the whole bound, exactly."""
-    from airflow_delta_provider.core.keys import decode_prefix
-
     values, whole = decode_prefix(bound, key_types)
     components: list[Component] = []
     for column, key_type, value in zip(key, key_types, values, strict=False):
@@ -73,7 +69,7 @@ def _components(
             continue
         kind = column.column.type.kind if column.column.type else key_type.kind
         native, exact = native_value(value, key_type.kind, kind, upward)
-        operand = dialect.bound(column, native, upward)
+        operand = dialect.bound(column, native, upward) if native is not None else None
         if operand is None:
             return components, False
         components.append(Bound(operand.term, operand.exact and exact))
@@ -125,6 +121,7 @@ def native_value(value: Any, key_kind: str, kind: str, upward: bool) -> tuple[An
     """Turn a canonical value of a key into what ``Dialect.bound`` takes for a column of ``kind``.
 
     Returns the value and whether it is exact; one that the kind cannot hold moves upward or downward to one that it can.
+    The value is None where there is no such form.
     """
     if kind in NUMBERS:
         return _number(value, key_kind, kind, upward)
@@ -133,13 +130,12 @@ def native_value(value: Any, key_kind: str, kind: str, upward: bool) -> tuple[An
     if kind == "bytes":
         return bytes.fromhex(value), True
     if kind == "date":
-        return date_days(value), True
+        return parse_date(value), True
     if kind == "time":
-        return time_ns(value), True
+        return parse_time(value), True
     if kind in ("timestamp", "timestamp_tz"):
-        day, clock = value.rstrip("Z").split("T")
-        return date_days(day) * NS_PER_DAY + time_ns(clock), True
-    raise SideReadError(f"A {kind} column cannot be a key.")
+        return parse_timestamp(value, kind == "timestamp_tz"), True
+    return None, False
 
 
 def _number(text: str, key_kind: str, kind: str, upward: bool) -> tuple[Any, bool]:
@@ -168,28 +164,4 @@ def _exact(text: str, key_kind: str) -> Decimal:
     """Return the exact number that a canonical text stands for: floats are written with their shortest digits."""
     if key_kind == "float64":
         return Decimal(float(text))
-    if key_kind == "float32":
-        return Decimal(struct.unpack("<f", struct.pack("<f", float(text)))[0])
-    return Decimal(text)
-
-
-def date_days(text: str) -> int:
-    """Return the days since 1970-01-01 of a canonical date, any year, proleptic Gregorian."""
-    match = _DATE.fullmatch(text)
-    if not match:
-        raise SideReadError("A key bound holds a date that is none.")
-    year = int(match[1] + match[2])
-    month, day = int(match[3]), int(match[4])
-    year -= month <= 2
-    era, of_era = divmod(year, 400)
-    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
-
-
-def time_ns(text: str) -> int:
-    """Return the nanoseconds since midnight of a canonical time."""
-    match = _TIME.fullmatch(text)
-    if not match:
-        raise SideReadError("A key bound holds a time that is none.")
-    seconds = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3])
-    return seconds * 10**9 + int((match[4] or "").ljust(9, "0"))
+    return Decimal(float32_of(float(text)) if key_kind == "float32" else text)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.dialects.base import ALIAS, Dialect, ReadColumn, Relation
-from airflow_delta_provider.adapters.dialects.statement import Statement, sql
+from airflow_delta_provider.adapters.dialects.statement import Statement, joined, sql
 from airflow_delta_provider.adapters.ranges import range_predicate, sortable
 from airflow_delta_provider.adapters.side import KEEP_COLUMN, SAMPLE_ROWS, Column, Order, RangeCost, Request, Side
 from airflow_delta_provider.core.errors import (
@@ -98,11 +98,12 @@ class SqlSide:
         relation = self._opened()
         columns = self._readable(request.columns)
         names = list(request.columns)
+        terms = [sql(column.select) for column in columns]
         if request.filter is not None:
-            verdict = request.filter.render(self._dialect, self._dialect.field)
-            columns = (*columns, self._dialect.keep_column(verdict))
+            terms.append(request.filter.render(self._dialect, {each.column.name: each for each in self._described()}))
+            columns = (*columns, self._dialect.keep_column(""))
             names.append(KEEP_COLUMN)
-        statement = self._select(relation, columns, request)
+        statement = self._select(relation, terms, request)
         with self._refusals():
             batches = self._dialect.fetch(self._connection, statement, columns, request.batch_rows, request.batch_bytes)
             for arrays in batches:
@@ -144,9 +145,9 @@ class SqlSide:
         except self._dialect.driver_errors():
             return  # a connection that is already gone is closed
 
-    def _select(self, relation: Relation, columns: tuple[ReadColumn, ...], request: Request) -> Statement:
-        terms = ", ".join(f"{column.select} AS c{at}" for at, column in enumerate(columns))
-        statement = sql(f"SELECT {terms} FROM {relation.source} AS {ALIAS}")
+    def _select(self, relation: Relation, terms: list[Statement], request: Request) -> Statement:
+        named = joined(", ", (sql(term, f" AS c{at}") for at, term in enumerate(terms)))
+        statement = sql("SELECT ", named, f" FROM {relation.source} AS {ALIAS}")
         key = self._picked(request.key)
         predicate = range_predicate(self._dialect, key, request.key_types, request.lower, request.upper)
         if predicate is not None:

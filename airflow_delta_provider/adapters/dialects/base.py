@@ -9,12 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_delta_provider.adapters.dialects.statement import Statement, Value, sql
+from airflow_delta_provider.adapters.dialects.spelling import ALIAS, Spelling
+from airflow_delta_provider.adapters.dialects.statement import Statement
 from airflow_delta_provider.adapters.side import Column
 from airflow_delta_provider.core.errors import DeltaError, SideReadError
+from airflow_delta_provider.core.types import LogicalType
 
-ALIAS = "delta_side"
-"""Name under which a statement reads its table; every column is written with it, so that no output name hides one."""
+__all__ = ["ALIAS", "Bound", "Decoder", "Dialect", "ReadColumn", "Relation", "gathered", "row_batches", "split_name"]
+
 ONE_PART_MAX = 8
 """Most parts into which a dotted table name is split."""
 
@@ -65,7 +67,7 @@ class Bound:
     exact: bool
 
 
-class Dialect(ABC):
+class Dialect(Spelling, ABC):
     """One database engine. Stateless: the connection is handed in, so one dialect serves any number of sides.
 
     Every method may raise the driver's own errors (``driver_errors``); SqlSide turns them into refusals.
@@ -134,14 +136,6 @@ class Dialect(ABC):
     def facts(self, connection: Any) -> dict[str, Any]:
         """Return the engine's version and, where it has one, the token of the snapshot."""
 
-    def quote(self, name: str) -> str:
-        """Write any identifier so that the engine reads exactly it."""
-        return '"' + name.replace('"', '""') + '"'
-
-    def field(self, name: str) -> str:
-        """Write a column of the relation that a statement reads."""
-        return f"{ALIAS}.{self.quote(name)}"
-
     def query(self, text: str) -> Relation:
         """Wrap a query; the line breaks keep a comment at its end from reaching our text."""
         return Relation("(\n" + text.strip().rstrip(";") + "\n)", "query")
@@ -150,19 +144,9 @@ class Dialect(ABC):
         """Write one term of ORDER BY: canonical order, NULL first."""
         return f"{column.sort} ASC NULLS FIRST"
 
-    def text_operand(self, text: str) -> str:
-        """Write a text expression of a filter so that the engine compares it by code points."""
-        return text
-
     def keep_column(self, expression: str) -> ReadColumn:
         """Return the column that holds a filter's verdict."""
-        from airflow_delta_provider.core.types import LogicalType
-
         return ReadColumn(Column("", LogicalType("bool"), "boolean"), expression, pa.bool_())
-
-    def limited(self, statement: Statement, rows: int) -> Statement:
-        """Return the statement cut to a number of rows."""
-        return sql(statement, " LIMIT ", Value(rows))
 
     def failure(self, error: BaseException, where: str) -> DeltaError:
         """Return the refusal for a driver's error during a read; it must hold no credentials and no cell values."""

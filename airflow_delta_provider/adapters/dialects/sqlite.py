@@ -24,9 +24,11 @@ from airflow_delta_provider.adapters.dialects.base import (
 )
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, sql
 from airflow_delta_provider.adapters.side import Column
+from airflow_delta_provider.core.decimals import decimal_of_float
 from airflow_delta_provider.core.errors import (
     ConnectError,
     DeltaError,
+    FilterError,
     SideChangedError,
     SideFileError,
     SideMissingError,
@@ -194,9 +196,8 @@ class SqliteDialect(Dialect):
         return sql(f"SELECT {outer} FROM ({inner}) WHERE delta_row % ", Value(step), " = 0")
 
     def facts(self, connection: Any) -> dict[str, Any]:
-        """Return the library's version and the number that changes with every commit to the file."""
-        version = _rows(connection, "SELECT sqlite_version()")[0][0]
-        return {"engine_version": version, "snapshot": str(_rows(connection, "PRAGMA data_version")[0][0])}
+        """Return the library's version."""
+        return {"engine_version": _rows(connection, "SELECT sqlite_version()")[0][0]}
 
     def failure(self, error: BaseException, where: str) -> DeltaError:
         """Name the kind of failure; SQLite's own text is shown only where it speaks of names."""
@@ -214,6 +215,16 @@ class SqliteDialect(Dialect):
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         connection.close()
+
+    def literal(self, kind: str, text: str) -> Statement:
+        """Bind a text; there are no other literals in quotes, since SQLite stores no such types."""
+        if kind != "text":
+            raise FilterError(f"SQLite stores no {kind}; give each side its own filter.")
+        return sql(Value(text))
+
+    def double(self, field: str) -> str:
+        """Return the field: every number with a fraction is a double already."""
+        return field
 
     def _declared(self, connection: Any, relation: Relation) -> list[Declared]:
         if relation.is_query:
@@ -352,8 +363,4 @@ def _texts(values: list[Any]) -> pa.Array:
 def _decimal_text(value: int | float | None) -> str | None:
     if value is None or isinstance(value, int):
         return None if value is None else str(value)
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    text = format(Decimal(value), "f")
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text in ("-0", "0", "") else text
+    return decimal_of_float(value)
