@@ -6,6 +6,7 @@ from pathlib import Path
 
 import faults
 import pytest
+from signers import example_signer
 
 from airflow_delta_provider.core import log
 from airflow_delta_provider.core.errors import (
@@ -20,7 +21,6 @@ from airflow_delta_provider.core.errors import (
     StructureError,
     SummaryError,
 )
-from airflow_delta_provider.core.signing.keys import PemSigner
 from airflow_delta_provider.core.store import blobs, layout, publish, published, slots
 from airflow_delta_provider.core.store.local import LocalStore
 from airflow_delta_provider.core.store.memory import MemoryStore
@@ -41,14 +41,8 @@ def read(name: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def sign():
-    """The example's signer: its seed is public knowledge, for tests only."""
-    import hashlib
-
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"delta-manifest-v1 test key ed25519").digest())
-    signer = PemSigner(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    """Signs as the worked example is signed."""
+    signer = example_signer()
     return lambda manifest: sign_manifest(manifest, signer)
 
 
