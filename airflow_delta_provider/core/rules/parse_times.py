@@ -75,10 +75,10 @@ def intervals(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) -
     return mapped(values, interval_parts, pa.month_day_nano_interval())
 
 
-def has_offset(text: str) -> bool:
-    """Tell whether a text is a timestamp with an offset."""
-    found = _STAMP.fullmatch(text)
-    return found is not None and found[3] is not None
+def local_ns(text: str) -> int | None:
+    """Return the wall clock in nanoseconds of a timestamp's text without an offset, or None for any other text."""
+    stamp = _stamp(text)
+    return stamp[0] if stamp is not None and stamp[1] is None else None
 
 
 def interval_parts(text: str) -> tuple[int, int, int] | None:
