@@ -53,18 +53,17 @@ class RecordChecker:
             names = set(manifest["key"]["columns"])
             self._raw_keys = any(column in names for column, _, _ in rules_of(contract))
 
-    def check(self, line: bytes, number: int) -> str | None:
-        """Check one line without LF; return its category, or None where it cannot be told."""
+    def check(self, line: bytes, number: int) -> None:
+        """Check one line without LF."""
         place = f"record {number}"
         try:
             record = jsonc.loads(line)
             category = self._check_members(record)
         except DeltaError as error:
             self._findings.add(error, place)
-            return None
+            return
         for problem in self._problems(record, category):
             self._findings.add(problem, f"{place}, key {record['sort_key'][:64]}")
-        return category
 
     def _check_members(self, record: Any) -> str:
         """Return the category of a record that has exactly the members of its category."""
