@@ -98,7 +98,7 @@ def call(arguments: list[str]) -> Answer:
 def call_process(arguments: list[str]) -> Answer:
     """Call the command line in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "airflow_delta_provider.cli", *arguments],
+        [str(Path(sys.executable).with_name("airflow-delta")), *arguments],
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -92,6 +92,7 @@ def write_sqlite(path: Path, table: str, side: SideCase) -> None:
         for name, kind in side.columns.items():
             declared_type = "" if name in bare else (column_type("sqlite", name, side) or kind.base)
             collation = side.hints.get("collation", {}).get(name, "")
+            collation = "NOCASE" if collation == "case-insensitive" else collation
             collate = f" COLLATE {collation}" if collation.upper() in ("BINARY", "NOCASE", "RTRIM") else ""
             parts.append(f"{_double(name)} {declared_type}{collate}{' NOT NULL' if kind.not_null else ''}")
         parts += _constraints(side, _double)
