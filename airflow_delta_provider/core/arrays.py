@@ -117,6 +117,17 @@ def binary_ragged(flat: Any, sizes: Any) -> pa.LargeBinaryArray:
     return _binary(offsets, flat)
 
 
+def binary_scalar(value: bytes) -> Any:
+    """Return a large_binary scalar."""
+    return binary_rows(np.frombuffer(value, np.uint8).reshape(1, len(value)))[0]
+
+
+def binary_list(values: list[bytes]) -> pa.LargeBinaryArray:
+    """Return an Arrow array of byte strings."""
+    sizes = np.fromiter(map(len, values), np.int64, len(values))
+    return binary_ragged(np.frombuffer(b"".join(values), np.uint8), sizes)
+
+
 def _binary(offsets: Any, flat: Any) -> pa.LargeBinaryArray:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(flat)]
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
@@ -206,7 +217,7 @@ def int64_values(array: Any, kind: str) -> Any | None:
         return counts * unit if fits else None
     if not pa.types.is_integer(arrow):
         raise ValueTypeError(f"An Arrow {arrow} does not carry a {kind}.")
-    values = typed_values(array, arrow.to_pandas_dtype())
+    values = typed_values(array, f"{'u' if pa.types.is_unsigned_integer(arrow) else 'i'}{arrow.bit_width // 8}")
     if values.dtype == np.uint64 and len(values) and values.max() > INT64_MAX:
         return None
     return values.astype(np.int64, copy=False)

@@ -250,7 +250,10 @@ def _equal_times(source: Any, target: Any) -> Any:
 
 def _equal_wide_times(source: Any, target: Any) -> Any:
     """Compare time stamps of which one is carried as a decimal of nanoseconds, which has no infinities."""
-    ours, theirs = raw.wide_values(source), raw.wide_values(target)
+    ours, theirs = (
+        raw.whole_decimals(array, "timestamp") if pa.types.is_decimal(array.type) else raw.wide_values(array)
+        for array in (source, target)
+    )
     equal = ours.negative == theirs.negative
     for word, other in zip(ours.words, theirs.words, strict=True):
         equal &= word == other

@@ -18,6 +18,8 @@ from airflow_delta_provider.core.types import LogicalType, carrier_allowed
 BINARY = pa.large_binary()
 _ONES = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 _SIGN = np.uint64(1 << 63)
+_SIZE_BOUNDS = np.array([1 << 8 * size for size in range(8)], np.uint64)
+"""The least magnitudes of 1, 2, ... 8 bytes."""
 _NAN = np.uint64(0x7FF8_0000_0000_0000)
 
 
@@ -36,7 +38,7 @@ def encode_keys(
     ]
     if len(parts) == 1:
         return parts[0]
-    return pc.binary_join_element_wise(*parts, pa.scalar(b"", BINARY))
+    return pc.binary_join_element_wise(*parts, raw.binary_scalar(b""))
 
 
 def encode_column(array: Any, carrier: LogicalType, key_type: LogicalType) -> pa.LargeBinaryArray:
@@ -53,7 +55,7 @@ def encode_column(array: Any, carrier: LogicalType, key_type: LogicalType) -> pa
         return encoded
     places = np.cumsum(raw.valid_mask(array), dtype=np.int64) - 1
     taken = encoded.take(raw.int64_array(np.where(raw.valid_mask(array), places, 0)))
-    return pc.if_else(array.is_valid(), taken, pa.scalar(NULL, BINARY))
+    return pc.if_else(array.is_valid(), taken, raw.binary_scalar(NULL))
 
 
 def _encode_values(values: Any, carrier: LogicalType, kind: str) -> pa.LargeBinaryArray:
@@ -80,7 +82,7 @@ def _encode_one_by_one(values: Any, carrier: LogicalType, kind: str) -> pa.Large
     from airflow_delta_provider.core.values import canonical_values
 
     canonical = canonical_values(values, carrier, LogicalType(kind))
-    return pa.array([encode_component(value, kind) for value in canonical], BINARY)
+    return raw.binary_list([encode_component(value, kind) for value in canonical])
 
 
 def _encode_strings(values: Any, kind: str) -> pa.LargeBinaryArray:
@@ -94,8 +96,8 @@ def _encode_strings(values: Any, kind: str) -> pa.LargeBinaryArray:
         binary = values.cast(BINARY)
     if raw.holds_zero_byte(binary):
         binary = pc.replace_substring(binary, b"\x00", b"\x00\xff")
-    tag = pa.scalar(bytes((TAGS[kind],)), BINARY)
-    return pc.binary_join_element_wise(tag, binary, pa.scalar(END, BINARY), pa.scalar(b"", BINARY))
+    tag = raw.binary_scalar(bytes((TAGS[kind],)))
+    return pc.binary_join_element_wise(tag, binary, raw.binary_scalar(END), raw.binary_scalar(b""))
 
 
 def _encode_floats(values: Any, kind: str) -> pa.LargeBinaryArray:
@@ -121,8 +123,8 @@ def _encode_integers(values: Any, carrier: LogicalType, kind: str) -> pa.LargeBi
 def encode_int64(values: Any, key_type: LogicalType) -> pa.LargeBinaryArray:
     """Return the key bytes of a numpy int64 array: integers, days, or nanoseconds, as ``order_int64`` gives them."""
     negative = values < 0
-    magnitudes = np.where(negative, ~values.view(np.uint64) + np.uint64(1), values.view(np.uint64))
-    return _integer_rows(magnitudes.astype(">u8").view(np.uint8).reshape(-1, 8), negative, key_type.kind)
+    magnitudes = np.abs(values).view(np.uint64)
+    return _integer_rows((magnitudes,), negative, key_type.kind)
 
 
 def encode_wide(values: Wide, kind: str) -> pa.LargeBinaryArray:
@@ -132,25 +134,27 @@ def encode_wide(values: Wide, kind: str) -> pa.LargeBinaryArray:
     """
     if any(word.any() for word in values.words[2:]):
         raise KeyRangeError(f"A key value of type {kind} has more than 128 bits.")
-    rows = np.column_stack([word.astype(">u8").view(np.uint8).reshape(-1, 8) for word in values.words[1::-1]])
-    return _integer_rows(rows, values.negative, kind)
+    return _integer_rows(values.words[:2], values.negative, kind)
 
 
-def _integer_rows(magnitudes: Any, negative: Any, kind: str) -> pa.LargeBinaryArray:
-    """Return tag, length byte and the least number of magnitude bytes; ``magnitudes`` are big-endian rows."""
-    count, width = magnitudes.shape
-    filled = magnitudes != 0
-    sizes = np.where(filled.any(axis=1), width - filled.argmax(axis=1), 0)
-    rows = np.empty((count, 2 + width), np.uint8)
+def _integer_rows(words: tuple[Any, ...], negative: Any, kind: str) -> pa.LargeBinaryArray:
+    """Return tag, length byte and the least number of magnitude bytes; ``words`` are uint64, least significant first."""
+    count, width = len(negative), 8 * len(words)
+    sizes = np.searchsorted(_SIZE_BOUNDS, words[0], side="right")
+    if len(words) == 2:
+        sizes = np.where(words[1] > 0, 8 + np.searchsorted(_SIZE_BOUNDS, words[1], side="right"), sizes)
+    longest = int(sizes.max()) if count else 0
+    flip = np.where(negative, _ONES, np.uint64(0)) if negative.any() else np.uint64(0)
+    rows = np.empty((count, 2 + longest), np.uint8)
     rows[:, 0] = TAGS[kind]
     rows[:, 1] = np.where(negative, 0x20 - sizes, 0x20 + sizes)
-    rows[:, 2:] = np.where(negative[:, None], ~magnitudes, magnitudes) if negative.any() else magnitudes
-    if count and sizes.min() == sizes.max():
-        size = int(sizes[0])
-        return raw.binary_rows(np.concatenate((rows[:, :2], rows[:, 2 + width - size :]), axis=1))
+    payload = [(word ^ flip).astype(">u8").view(np.uint8).reshape(-1, 8) for word in reversed(words)]
+    rows[:, 2:] = (np.concatenate(payload, axis=1) if len(payload) > 1 else payload[0])[:, width - longest :]
+    if not count or sizes.min() == longest:
+        return raw.binary_rows(rows)
     kept = np.empty(rows.shape, bool)
     kept[:, :2] = True
-    kept[:, 2:] = np.arange(width) >= (width - sizes)[:, None]
+    kept[:, 2:] = np.arange(longest) >= (longest - sizes)[:, None]
     return raw.binary_ragged(rows[kept], sizes + 2)
 
 

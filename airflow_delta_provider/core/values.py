@@ -209,7 +209,7 @@ def _short_stamps(array: Any, zoned: bool) -> list[Any]:
     if array.type.unit != "s":
         text = pc.utf8_rtrim(pc.utf8_rtrim(text, "0"), ".")
     if zoned:
-        text = pc.binary_join_element_wise(text, pa.scalar("Z", pa.large_string()), pa.scalar("", pa.large_string()))
+        return _each(text, lambda wall_text: wall_text + "Z")
     return _plain_list(text)
 
 

@@ -138,5 +138,8 @@ def test_what_cannot_be_compared_is_refused():
         equal_mask(pa.array([1]), pa.array([1, 2]), int_, int_, int_)
     with pytest.raises(ValueTypeError):
         equal_mask(pa.array(["1"]), pa.array([1]), int_, int_, int_)
+    stamp, hundredths = LogicalType("timestamp"), pa.array([Decimal("1.50")])
+    with pytest.raises(ValueTypeError):
+        equal_mask(hundredths, build(pa.timestamp("ns"), [150]), stamp, stamp, stamp)
     with pytest.raises(SideIncomparableError):
         equal_mask(pa.array(["1"]), pa.array([1]), text, int_, text)
