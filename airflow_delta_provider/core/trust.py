@@ -15,8 +15,8 @@ from airflow_delta_provider.core.errors import (
     TrustError,
 )
 from airflow_delta_provider.core.signing import keys
-from airflow_delta_provider.core.signing.dsse import Envelope, parse_envelope, sign_envelope
-from airflow_delta_provider.core.signing.statement import PAYLOAD_TYPE, check_statement, statement_bytes
+from airflow_delta_provider.core.signing.dsse import Envelope, parse_envelope
+from airflow_delta_provider.core.signing.statement import PAYLOAD_TYPE, check_statement
 from airflow_delta_provider.core.store import layout
 
 TRUST_FORMAT = "delta-trust/1"
@@ -105,14 +105,6 @@ def trust_key(pem: bytes) -> Trust:
     return Trust(
         (TrustedKey(keys.algorithm_of(spki), 0, keys.keyid_of(spki), None, spki, keys.pem_of_spki(spki), None),)
     )
-
-
-def sign_manifest(manifest: bytes, signer: keys.Signer) -> bytes:
-    """Return the envelope over a manifest, given in canonical bytes.
-
-    Raises: SignSizeError (DELTA_SIGN_SIZE).
-    """
-    return sign_envelope(PAYLOAD_TYPE, statement_bytes(manifest), [signer]).data
 
 
 def verify_manifest_envelope(data: bytes, manifest: bytes, trust: Trust, pair_id: str, seq: int | None) -> str:

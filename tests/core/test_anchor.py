@@ -14,10 +14,10 @@ from airflow_delta_provider.core.errors import (
     SignatureInvalidError,
     SignatureUntrustedError,
 )
-from airflow_delta_provider.core.signing import dsse
+from airflow_delta_provider.core.signing import dsse, sign_manifest
 from airflow_delta_provider.core.store import layout
 from airflow_delta_provider.core.store.memory import MemoryStore
-from airflow_delta_provider.core.trust import Trust, TrustedKey, sign_manifest, trust_key
+from airflow_delta_provider.core.trust import Trust, TrustedKey, trust_key
 
 EXAMPLE = Path(__file__).parents[1] / "vectors" / "example"
 PEM = (EXAMPLE / "ed25519.pub.pem").read_bytes()

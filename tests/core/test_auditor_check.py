@@ -10,8 +10,7 @@ import pytest
 import servers
 from signers import fresh_signer
 
-from airflow_delta_provider.core.signing import dsse, keys, statement
-from airflow_delta_provider.core.trust import sign_manifest
+from airflow_delta_provider.core.signing import dsse, keys, sign_manifest, statement
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "tests" / "vectors" / "example"

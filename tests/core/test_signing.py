@@ -12,8 +12,7 @@ from signers import example_signer, fresh_signer, pem
 from third_party import published
 
 from airflow_delta_provider.core.errors import EnvelopeError, SignKeyError, SignSizeError, StatementMismatchError
-from airflow_delta_provider.core.signing import dsse, keys, statement
-from airflow_delta_provider.core.trust import sign_manifest
+from airflow_delta_provider.core.signing import dsse, keys, load_signer, sign_manifest, statement
 
 EXAMPLE = Path(__file__).parents[1] / "vectors" / "example"
 MANIFEST = (EXAMPLE / "manifest.json").read_bytes()
@@ -155,7 +154,7 @@ def test_an_old_style_ecdsa_key_signs_too():
     """openssl ecparam writes SEC 1."""
     key = ec.generate_private_key(ec.SECP256R1())
     old = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    assert keys.PemSigner(old).keyid == keys.PemSigner(pem(key)).keyid
+    assert keys.PemSigner(old).keyid == load_signer(pem(key)).keyid
     assert "PRIVATE" not in repr(keys.PemSigner(old))
 
 

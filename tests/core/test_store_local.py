@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_delta_provider.core.errors import StoreFileError, StoreMissingError, StoreWriteError
+from airflow_delta_provider.core.errors import StoreFileError, StoreMissingError, StoreReadError, StoreWriteError
 from airflow_delta_provider.core.store import blobs, layout
 from airflow_delta_provider.core.store.local import LocalStore
 
@@ -172,6 +172,18 @@ def test_a_full_disk_is_a_failure_that_a_retry_may_cure(store, monkeypatch):
         blobs.get_blob(store, "88d4266fd4e6338d13b845fcf289579d209c897823b9217da3e161936f031589")
     assert not [path for path in store.list() if ".tmp" in path]
     assert blobs.put_blob(store, b"abcd") == "88d4266fd4e6338d13b845fcf289579d209c897823b9217da3e161936f031589"
+
+
+def test_a_store_that_may_not_be_read_is_a_failure_that_has_no_verdict(store, monkeypatch):
+    """No permission is neither a missing artifact nor a hostile file."""
+
+    def denied(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)
+    for call in (store.read, store.open, lambda path: list(store.list())):
+        with pytest.raises(StoreReadError, match=r"\[DELTA_STORE_READ\] .*Permission denied"):
+            call(ABC_PATH)
 
 
 def test_nothing_happens_before_first_use(root):

@@ -21,10 +21,10 @@ from airflow_delta_provider.core.errors import (
     StructureError,
     SummaryError,
 )
+from airflow_delta_provider.core.signing import envelope_signer
 from airflow_delta_provider.core.store import blobs, layout, publish, published, slots
 from airflow_delta_provider.core.store.local import LocalStore
 from airflow_delta_provider.core.store.memory import MemoryStore
-from airflow_delta_provider.core.trust import sign_manifest
 
 EXAMPLE = Path(__file__).parents[1] / "vectors" / "example"
 MANIFEST = "8ee20d554454d865b1186ab0bfabfee6f7c849136273917ec658aa88e0f3becc"
@@ -42,8 +42,7 @@ def read(name: str) -> bytes:
 @pytest.fixture(scope="module")
 def sign():
     """Signs as the worked example is signed."""
-    signer = example_signer()
-    return lambda manifest: sign_manifest(manifest, signer)
+    return envelope_signer(example_signer())
 
 
 def example(sidecar: dict | None = None) -> publish.Publication:

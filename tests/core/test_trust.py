@@ -15,12 +15,11 @@ from airflow_delta_provider.core.errors import (
     StatementMismatchError,
     TrustError,
 )
-from airflow_delta_provider.core.signing import dsse, keys, statement
+from airflow_delta_provider.core.signing import dsse, keys, sign_manifest, statement
 from airflow_delta_provider.core.trust import (
     Trust,
     TrustedKey,
     parse_trust,
-    sign_manifest,
     trust_key,
     verify_manifest_envelope,
 )

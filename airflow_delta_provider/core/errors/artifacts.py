@@ -194,6 +194,14 @@ class StoreMissingError(DeltaError):
     remedy: ClassVar[str] = "Check the digest and the store's address."
 
 
+class StoreReadError(DeltaError):
+    """The store could not be read: no permission, or a medium that fails."""
+
+    code: ClassVar[str] = "DELTA_STORE_READ"
+    remedy: ClassVar[str] = "Give permission to read the whole store, or look after its disk."
+    retryable: ClassVar[bool] = True
+
+
 class StoreRetiredError(DeltaError):
     """The body was retired on purpose and is gone."""
 

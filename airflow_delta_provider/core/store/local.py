@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from airflow_delta_provider.core.errors import StoreFileError, StoreMissingError, StoreWriteError
+from airflow_delta_provider.core.errors import StoreFileError, StoreMissingError, StoreReadError, StoreWriteError
 from airflow_delta_provider.core.store import layout
 from airflow_delta_provider.core.store.store import READ_BYTES_MAX, is_prepared, prepare_root
 
@@ -73,14 +73,16 @@ class LocalStore:
     def read(self, path: str, limit_bytes: int = READ_BYTES_MAX) -> bytes:
         """Return all bytes under ``path``.
 
-        Raises: StoreMissingError (DELTA_STORE_MISSING), StoreFileError (DELTA_STORE_FILE).
+        Raises: StoreMissingError (DELTA_STORE_MISSING), StoreFileError (DELTA_STORE_FILE), StoreReadError
+        (DELTA_STORE_READ).
         """
         return _read_all(self.open(path), path, limit_bytes)
 
     def open(self, path: str) -> BinaryIO:
         """Return a seekable stream over the file under ``path``.
 
-        Raises: StoreMissingError (DELTA_STORE_MISSING), StoreFileError (DELTA_STORE_FILE).
+        Raises: StoreMissingError (DELTA_STORE_MISSING), StoreFileError (DELTA_STORE_FILE), StoreReadError
+        (DELTA_STORE_READ).
         """
         layout.checked_path(path)
         if not self._ready:
@@ -127,7 +129,7 @@ class LocalStore:
 
     def _open(self, path: str) -> BinaryIO:
         *folders, name = path.split("/")
-        with _told(path, StoreFileError), self._folder(folders, path) as folder:
+        with _told(path, StoreReadError), self._folder(folders, path) as folder:
             try:
                 _check_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
                 file = os.open(name, _READ_FLAGS, dir_fd=folder)
@@ -206,7 +208,7 @@ class LocalStore:
             yield here
             return
         try:
-            with _told(here, StoreFileError), self._folder(folders, here) as folder, os.scandir(folder) as found:
+            with _told(here, StoreReadError), self._folder(folders, here) as folder, os.scandir(folder) as found:
                 entries = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
         except StoreMissingError:
             return
@@ -218,7 +220,7 @@ class LocalStore:
 
 
 @contextlib.contextmanager
-def _told(path: str, error: type[StoreFileError] | type[StoreWriteError]) -> Iterator[None]:
+def _told(path: str, error: type[StoreReadError] | type[StoreWriteError]) -> Iterator[None]:
     """Turn an error of the operating system into ours; a link in the way is always DELTA_STORE_FILE."""
     try:
         yield
@@ -230,7 +232,7 @@ def _told(path: str, error: type[StoreFileError] | type[StoreWriteError]) -> Ite
 
 
 def _read_all(opened: BinaryIO, path: str, limit_bytes: int) -> bytes:
-    with opened, _told(path, StoreFileError):
+    with opened, _told(path, StoreReadError):
         data = opened.read(limit_bytes + 1)
     if len(data) > limit_bytes:
         raise StoreFileError(f"{path} has more than {limit_bytes} bytes.", where=path)
