@@ -11,10 +11,10 @@ import orjson
 
 from airflow_delta_provider.core import rules
 from airflow_delta_provider.core.equality import equal_mask
-from airflow_delta_provider.core.errors import DenominatorError, ValueTextError, shown
+from airflow_delta_provider.core.errors import DeltaError, DenominatorError, shown
 from airflow_delta_provider.core.keyset import bool_numpy, index_array
 from airflow_delta_provider.core.rawcompare import RawRecord, RawWriter
-from airflow_delta_provider.core.recorded import ComparedColumn, HmacKey, Recorder, canonical, taken
+from airflow_delta_provider.core.recorded import ComparedColumn, HmacKey, Recorder, canonical
 from airflow_delta_provider.core.stream import Block, KeyColumn, SideCounts, key_text
 from airflow_delta_provider.core.types import LogicalType
 
@@ -196,10 +196,10 @@ class _Worker:
                 other = rules.Typed(column.carrier, target.raw_key[number], None)
                 _count_positions(rules.evaluate(list(column.rules), mine, other), self.tally.key_rules[number])
 
-    def _unparsed(self, error: rules.UnparsedValue, column: ComparedColumn, block: Block) -> ValueTextError:
+    def _unparsed(self, error: rules.UnparsedValue, column: ComparedColumn, block: Block) -> DeltaError:
         key = key_text(block.keys[error.row], self.comparison.key_types)
         value = "a value" if column.sensitive else repr(shown(error.text))
-        return ValueTextError(
+        return error.error(
             f"{error.side}: column {shown(column.name)!r}, key {key}: {value} {error.reason}.", where=error.side
         )
 
@@ -219,7 +219,7 @@ class _Worker:
                 continue
             places = np.flatnonzero(differs[rows])
             index = index_array(rows[places])
-            mine, other = (taken(typed, index) for typed in recorded[number])
+            mine, other = (typed.take(index) for typed in recorded[number])
             recorder, name = self.recorders[number], self.comparison.columns[number].name
             for place, first, second in zip(
                 places.tolist(), recorder.record(mine), recorder.record(other), strict=True

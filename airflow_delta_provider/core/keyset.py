@@ -22,10 +22,10 @@ class Keys:
 
     __slots__ = ("_data", "ints", "key_type")
 
-    def __init__(self, ints: Any, key_type: LogicalType | None, data: pa.LargeBinaryArray | None = None) -> None:
+    def __init__(self, ints: Any, key_type: LogicalType | None, data: Any = None) -> None:
         self.ints = ints
         self.key_type = key_type
-        self._data = data
+        self._data: Any = data
 
     @property
     def data(self) -> pa.LargeBinaryArray:

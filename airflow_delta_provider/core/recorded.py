@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-import pyarrow as pa
 
 from airflow_delta_provider.core import ids, rules, values
 from airflow_delta_provider.core.errors import HmacKeyError
@@ -73,12 +72,6 @@ def canonical(typed: rules.Typed, schema: LogicalType) -> list[Any]:
         texts = typed.unparsed.to_pylist()
         plain = [value if text is None else {"unparsed": text} for value, text in zip(plain, texts, strict=True)]
     return plain
-
-
-def taken(typed: rules.Typed, index: pa.Int64Array) -> rules.Typed:
-    """Return these rows of a typed column."""
-    unparsed = None if typed.unparsed is None else typed.unparsed.take(index)
-    return rules.Typed(typed.type, typed.array.take(index), unparsed)
 
 
 def _json(value: Any) -> bytes:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +226,7 @@ def _side(form: Mapping[str, Any], name: str) -> SideSpec:
         raise SpecFieldError(f"{name} with {places[0]} {need}.", where=name)
     side = SideSpec(label="", **{member: value for member, value in given.items() if member != "label"})
     label = given.get("label") or default_label(side)
-    return SideSpec(**{**side.form(), "label": label})
+    return replace(side, label=label)
 
 
 def _expand(text: str | None, environ: Mapping[str, str]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -11,7 +11,7 @@ import yaml
 class ExactLoader(yaml.SafeLoader):
     """Reads ``0.001`` as the text ``"0.001"``, ``2026-11-01`` as text, ``yes`` as text, and refuses a repeated member."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - this name and form are PyYAML's
 
 
 ExactLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""])
@@ -24,7 +24,7 @@ ExactLoader.add_implicit_resolver(
 
 
 def _integer(loader: yaml.SafeLoader, node: yaml.Node) -> int:
-    return int(loader.construct_scalar(node))
+    return int(str(node.value))
 
 
 def _unique_map(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:

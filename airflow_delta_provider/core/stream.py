@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta_provider.core import keyvec, rules
-from airflow_delta_provider.core.errors import UnsortedStreamError, ValueTextError, shown
+from airflow_delta_provider.core.errors import UnsortedStreamError, shown
 from airflow_delta_provider.core.keys import decode_key
 from airflow_delta_provider.core.keyset import Keys, flat_true, index_array
 from airflow_delta_provider.core.spill import sort_batches
@@ -183,8 +183,8 @@ def _with_key_bytes(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
         try:
             typed = rules.apply_key_rules(list(column.rules), typed, layout.side)
         except rules.UnparsedValue as error:
-            raise ValueTextError(
-                f"{layout.side}: key column {shown(column.name)!r} holds {shown(error.text)!r}.", where=layout.side
+            raise error.error(
+                f"{layout.side}: key column {shown(column.name)!r} holds {shown(error.text)!r}, which {error.reason}.", where=layout.side
             ) from error
         arrays.append(typed.array)
         carriers.append(typed.type)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from airflow_delta_provider.adapters.side import Order, RangeCost, Request, Side
-from airflow_delta_provider.core import documents, ids
+from airflow_delta_provider.core import documents, ids, rules
 from airflow_delta_provider.core.compare import Comparison
 from airflow_delta_provider.core.errors import HmacKeyError, RangeError, SpecEnvError, SpecValueError
 from airflow_delta_provider.core.keys import encode_key
@@ -37,7 +37,8 @@ class Opened:
         self.target = target
         self.pairing = pairing
         self.typed = typed
-        self.filters = filters_of(spec, source, target, pairing)
+        self.names = Names(source.columns, target.columns, spec)
+        self.filters = filters_of(spec, source, target, self.names.partner)
         self.comparison = Comparison(
             columns=typed.columns,
             source_key=typed.source_key,
@@ -96,7 +97,7 @@ class Opened:
 
     def range_cost(self, name: str) -> RangeCost:
         """Return what one key range costs on one side."""
-        if self.order(name) is not Order.PROMISED:
+        if self.order(name) is Order.NONE:
             return RangeCost.SCAN
         return self.side(name).range_cost(tuple(column.name for column in self.key_columns(name)))
 
@@ -138,11 +139,7 @@ def open_sides(
             opened.append(open_side(side_spec.expanded(environ)))
         source, target = opened
         names = Names(source.columns, target.columns, spec)
-        ignored = [
-            name
-            for name, written in spec.rules.items()
-            if name != "*" and isinstance(written, list) and any(isinstance(r, dict) and "ignore" in r for r in written)
-        ]
+        ignored = rules.ignored_names(spec.rules)
         keys = (source.primary_key, target.primary_key)
         pairing = pair_columns(names, target.columns, spec, ignored=ignored, primary_keys=keys)
         source, target = opened[:] = resolve_untyped(source, target, pairing, spec, names)
@@ -201,7 +198,7 @@ def _shared(opened: Opened) -> Shared:
 
 def _contract(opened: Opened) -> dict[str, Any]:
     spec = opened.spec
-    names = Names(opened.source.columns, opened.target.columns, spec)
+    names = opened.names
     mapped = [[a, b] for a, b in ((names.find(a, "columns.map")[0], b) for a, b in spec.column_map)]
     sensitive = {names.documented(name, "sensitive") for name in spec.sensitive}
     return {

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from airflow_delta_provider.adapters.side import RangeCost
 from airflow_delta_provider.core import keyvec, rules
-from airflow_delta_provider.core.errors import ValueTextError, shown
+from airflow_delta_provider.core.errors import shown
 from airflow_delta_provider.core.plan import KeyRange, choose_bounds, shard_count, tile
 from airflow_delta_provider.engine.opened import Opened, shard_bounds
 
@@ -54,8 +54,9 @@ def sampled_keys(opened: Opened, name: str, rows: int) -> list[bytes]:
         try:
             typed = rules.apply_key_rules(list(column.rules), typed, name)
         except rules.UnparsedValue as error:
-            raise ValueTextError(
-                f"{name}: key column {shown(column.name)!r} holds {shown(error.text)!r}.", where=name
+            raise error.error(
+                f"{name}: key column {shown(column.name)!r} holds {shown(error.text)!r}, which {error.reason}.",
+                where=name,
             ) from error
         arrays.append(typed.array)
         carriers.append(typed.type)

@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,7 +28,7 @@ from airflow_delta_provider.core.store.publish import Publication, Receipt, Sign
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.submanifest import build_sub_manifest
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
-from airflow_delta_provider.engine.planning import SIDES, plan_ranges
+from airflow_delta_provider.engine.planning import SIDES, WORKER_ROWS_MIN, plan_ranges
 from airflow_delta_provider.engine.shards import compare_shard
 from airflow_delta_provider.engine.spilled import spill_side
 
@@ -106,7 +107,9 @@ def reconcile(
             scanned = [name for name in SIDES if opened.range_cost(name) is RangeCost.SCAN]
             spilled = {name: spill_side(opened, name, folder) for name in scanned}
         job = _Job(spec.form, opened.shared.identity, folder, deadline, spilled, opened.comparison.hmac_key)
-        results = _compare_all(opened, ranges, job, open_side, min(workers, len(ranges)), progress)
+        rows = max(opened.side(name).estimate_rows() or 0 for name in SIDES)
+        workers = min(workers, len(ranges), 1 + rows // WORKER_ROWS_MIN)
+        results = _compare_all(opened, ranges, job, open_side, workers, progress)
         merged, body = _merge(results, spec, folder)
         sidecar = _sidecar(opened, started, clock, ranges, results, workers)
         with closing(body.open("rb")) as file:
@@ -230,7 +233,7 @@ def _run_shard(
 
 def _merge(results: list[_ShardResult], spec: Spec, folder: Path) -> tuple[Merged, Path]:
     path = folder / "body.jsonl"
-    inputs = [MergeInput(one.manifest, one.summary, lambda one=one: one.body.open("rb")) for one in results]
+    inputs = [MergeInput(one.manifest, one.summary, partial(one.body.open, "rb")) for one in results]
     with path.open("wb") as out:
         merged = merge_manifests(inputs, out)
     if spec.limits.max_bytes is not None and merged.facts.bytes > spec.limits.max_bytes:

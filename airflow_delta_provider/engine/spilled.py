@@ -16,6 +16,7 @@ from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.spill import sort_batches
 from airflow_delta_provider.core.types import KEY_BYTES
 from airflow_delta_provider.engine.opened import Opened
+from airflow_delta_provider.engine.prefetch import Prefetched
 
 SPILL_ROWS = 16_384
 
@@ -30,7 +31,7 @@ def spill_side(opened: Opened, name: str, folder: Path) -> Path:
     request = opened.request(name, opened.key_range, ordered=ordered)
     path = folder / f"{name}.arrow"
     index: list[str] = []
-    with closing(opened.side(name).read(request)) as batches:
+    with closing(Prefetched(lambda: opened.side(name).read(request), name)) as batches:
         keyed = stream.keyed_batches(batches, layout)
         rows = keyed if ordered else sort_batches(keyed, folder=str(folder))
         writer = None

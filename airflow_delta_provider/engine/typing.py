@@ -105,7 +105,7 @@ def type_columns(
     pairs = (*pairing.key, *pairing.values)
     types = {pair: (_mapped(mine[pair.source], "source"), _mapped(other[pair.target], "target")) for pair in pairs}
     known = [(pair.target, *types[pair], pair in pairing.key) for pair in pairs]
-    documents, _ = rules.normalise_rules(spec.rules, known, lambda name: names.documented(name, f"rules.{name}"))
+    documents = rules.normalise_rules(spec.rules, known, lambda name: names.documented(name, f"rules.{name}")).documents
     by_column: dict[str, list[dict[str, Any]]] = dict(documents)
     sensitive = {names.documented(name, "sensitive") for name in spec.sensitive}
     keys = [_key_columns(pair, types[pair], by_column.get(pair.target, []), sensitive) for pair in pairing.key]
@@ -129,10 +129,9 @@ def _compared(
     pair: Pair, types: tuple[LogicalType, LogicalType], documents: list[dict[str, Any]], sensitive: bool
 ) -> ComparedColumn:
     effective = rules.effective_types(documents, *types)
-    schema = rules.paired_type(documents, *types)
-    if schema is None:
-        raise _incomparable(pair, effective[2], effective[3])
-    return ComparedColumn(pair.target, *types, schema, tuple(documents), sensitive)
+    if effective.schema is None:
+        raise _incomparable(pair, effective.source_recorded, effective.target_recorded)
+    return ComparedColumn(pair.target, *types, effective.schema, tuple(documents), sensitive)
 
 
 def _key_columns(
@@ -141,9 +140,9 @@ def _key_columns(
     if pair.target in sensitive:
         raise KeySensitiveError(f"key column {shown(pair.target)!r}.", where="sensitive")
     effective = rules.effective_types(documents, *types)
-    key_type = schema_type(effective[2], effective[3])
+    key_type = schema_type(effective.source_final, effective.target_final)
     if key_type is None:
-        raise _incomparable(pair, effective[2], effective[3])
+        raise _incomparable(pair, effective.source_final, effective.target_final)
     if key_type.kind not in KEY_KINDS:
         raise KeyTypeError(f"key column {shown(pair.target)!r} has type {key_type.kind}.", where=pair.target)
     chain = tuple(documents)
