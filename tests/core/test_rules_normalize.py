@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import sys
 import unicodedata
 
@@ -29,7 +30,7 @@ def test_the_assigned_code_points_are_those_of_the_pinned_version():
     """The table says what version 14.0 assigns; Python 3.11 has that version, a later one assigns these and more."""
     runs = assigned.assigned_runs()
     assert sum(upper - lower for lower, upper in runs) == 284_278
-    assert all(first[1] < second[0] for first, second in zip(runs, runs[1:], strict=False))
+    assert all(first[1] < second[0] for first, second in itertools.pairwise(runs))
     found = {point for lower, upper in runs for point in range(lower, upper)}
     here = {point for point in range(0x110000) if unicodedata.category(chr(point)) != "Cn"}
     assert found == here if PINNED else found < here
