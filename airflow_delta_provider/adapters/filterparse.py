@@ -53,7 +53,7 @@ def parse(text: str, dialect: str, find: Callable[[str, bool], str]) -> Node:
         raise FilterError("The filter is nested too deeply.") from None
     if len(trees) != 1 or trees[0] is None:
         raise FilterError("The filter is not one expression.")
-    return _Reader(find).read(trees[0], 0)
+    return _Reader(find, dialect == "mysql").read(trees[0], 0)
 
 
 def _reason(error: Exception) -> str:
@@ -91,17 +91,41 @@ _TYPES = {
 }
 
 
+_PARTS = {
+    "Escape": "this expression",
+    "Like": "this expression negate",
+    "Is": "this expression negate",
+    "Literal": "this is_string",
+    "Column": "this",
+    "Identifier": "this quoted",
+    "In": "this expressions",
+    "Between": "this low high",
+    "Coalesce": "this expressions",
+    "Case": "this ifs default",
+    "If": "this true",
+    "Cast": "this to",
+    "DPipe": "this expression safe",
+}
+"""The parts of a parser's tree that are read; a part that is not named here (in other trees: this, expression) refuses
+the filter, since leaving one out, such as a NOT, would turn its meaning round."""
+
+
 class _Reader:
     """Turns a parser's tree into nodes, naming what it refuses."""
 
-    def __init__(self, find: Callable[[str, bool], str]) -> None:
+    def __init__(self, find: Callable[[str, bool], str], plain_stamps: bool) -> None:
         self._find = find
+        self._plain_stamps = plain_stamps
+        """True where TIMESTAMP '...' does not tell wall clock from instant, so that its partner's type decides."""
 
     def read(self, tree: Any, depth: int) -> Node:
         """Return the node of one tree."""
         if depth > DEPTH_MAX:
             raise FilterError("The filter is nested too deeply.")
         name = type(tree).__name__
+        if name == "Column" and tree.args.get("table") is not None:
+            raise FilterError(f"The filter names {shown(tree.sql())}: write the column's name alone, in quotes.")
+        self._check_parts(tree, name)
         special = getattr(self, f"_read_{name.lower()}", None)
         if special is not None:
             node: Node = special(tree, depth + 1)
@@ -116,6 +140,14 @@ class _Reader:
         label = tree.name if name == "Anonymous" else tree.key
         raise FilterError(f"The filter uses {shown(label.upper())}. {advice}")
 
+    def _check_parts(self, tree: Any, name: str) -> None:
+        """Refuse a tree of a known kind with a part that nobody here reads."""
+        read = _PARTS.get(name, "this expression").split()
+        known = name in _PARTS or name in _COMPARISONS or name in _ARITHMETIC or name in _PAIRS
+        more = [part for part, value in tree.args.items() if value not in (None, False, []) and part not in read]
+        if more and (known or hasattr(self, f"_read_{name.lower()}")):
+            raise FilterError(f"The filter uses {shown(tree.key.upper())} with {', '.join(more)}, which is not read.")
+
     def _both(self, tree: Any, depth: int) -> tuple[Node, Node]:
         return self.read(tree.this, depth + 1), self.read(tree.expression, depth + 1)
 
@@ -123,8 +155,6 @@ class _Reader:
         return self.read(tree.this, depth)
 
     def _read_column(self, tree: Any, depth: int) -> Node:
-        if tree.args.get("table") is not None:
-            raise FilterError(f"The filter names {shown(tree.sql())}: write the column's name alone, in quotes.")
         if type(tree.this).__name__ != "Identifier":
             raise FilterError("The filter uses a star; name the column.")
         return Node("field", value=self._find(tree.name, bool(tree.this.args.get("quoted"))))
@@ -166,10 +196,12 @@ class _Reader:
         right = type(tree.expression).__name__
         left = self.read(tree.this, depth)
         if right == "Null":
-            return Node("is_null", (left,))
-        if right == "Boolean":
-            return Node("is_true" if tree.expression.this else "is_false", (left,))
-        return Node("same", (left, self.read(tree.expression, depth)))
+            node = Node("is_null", (left,))
+        elif right == "Boolean":
+            node = Node("is_true" if tree.expression.this else "is_false", (left,))
+        else:
+            node = Node("same", (left, self.read(tree.expression, depth)))
+        return Node("not", (node,)) if tree.args.get("negate") else node
 
     def _read_nullsafeeq(self, tree: Any, depth: int) -> Node:
         return Node("same", self._both(tree, depth))
@@ -178,14 +210,12 @@ class _Reader:
         return Node("not", (Node("same", self._both(tree, depth)),))
 
     def _read_between(self, tree: Any, depth: int) -> Node:
-        if tree.args.get("symmetric"):
-            raise FilterError("The filter uses BETWEEN SYMMETRIC, which few engines know.")
         value = self.read(tree.this, depth)
         low, high = self.read(tree.args["low"], depth), self.read(tree.args["high"], depth)
         return Node("and", (Node("compare", (value, low), ">="), Node("compare", (value, high), "<=")))
 
     def _read_in(self, tree: Any, depth: int) -> Node:
-        if tree.args.get("query") or tree.args.get("unnest") or tree.args.get("field") or not tree.expressions:
+        if not tree.expressions:
             raise FilterError("The filter uses IN with something else than a list of values.")
         return Node("in", (self.read(tree.this, depth), *(self.read(item, depth) for item in tree.expressions)))
 
@@ -197,13 +227,22 @@ class _Reader:
             raise FilterError("A backslash in a LIKE pattern means different things: name an ESCAPE character.")
         if escape is None:
             escape = next(mark for mark in "!~^|#@`\x01" if mark not in pattern.value or mark == "\x01")
-        return Node("like", (self.read(tree.this, depth),), (pattern.value, escape))
+        node = Node("like", (self.read(tree.this, depth),), (pattern.value, escape))
+        return Node("not", (node,)) if tree.args.get("negate") else node
 
     def _read_escape(self, tree: Any, depth: int) -> Node:
         escape = self.read(tree.expression, depth)
-        if type(tree.this).__name__ != "Like" or escape.op != "text" or len(escape.value) != 1 or escape.value in "%_":
+        pattern = tree.this.args.get("expression")
+        if (
+            type(tree.this).__name__ != "Like"
+            or type(pattern).__name__ != "Literal"
+            or escape.op != "text"
+            or len(escape.value) != 1
+            or escape.value in "%_"
+        ):
             raise FilterError("The filter uses ESCAPE with something else than LIKE and one character.")
-        _check_escapes(tree.this.expression.this, escape.value)
+        self._check_parts(tree.this, "Like")
+        _check_escapes(pattern.this, escape.value)
         return self._read_like(tree.this, depth, escape.value)
 
     def _read_coalesce(self, tree: Any, depth: int) -> Node:
@@ -213,6 +252,7 @@ class _Reader:
         subject = self.read(tree.this, depth) if tree.this else None
         parts: list[Node] = []
         for branch in tree.args.get("ifs") or []:
+            self._check_parts(branch, "If")
             test = self.read(branch.this, depth)
             parts.append(test if subject is None else Node("compare", (subject, test), "="))
             parts.append(self.read(branch.args["true"], depth))
@@ -221,12 +261,17 @@ class _Reader:
 
     def _read_cast(self, tree: Any, depth: int) -> Node:
         inner = self.read(tree.this, depth)
-        kind = _TYPES.get(tree.to.this.name if hasattr(tree.to.this, "name") else "")
+        name = getattr(tree.to.this, "name", "")
+        kind = _TYPES.get(name)
         if kind is None or inner.op not in ("text", "number"):
             raise FilterError("The filter casts something else than a literal to a date, time, number, uuid or text.")
+        if tree.to.expressions or (kind == "number" and name != "DECIMAL" and "." in inner.value):
+            raise FilterError("The filter casts a literal to a type that may cut it: write the value itself.")
         if kind == "number":
-            return Node("number", value=_number(str(inner.value)))
-        return Node("text", value=str(inner.value)) if kind == "text" else Node("typed", value=(kind, str(inner.value)))
+            return Node("number", value=_number(inner.value))
+        if kind == "text" or (self._plain_stamps and kind.startswith("timestamp")):
+            return Node("text", value=inner.value)
+        return Node("typed", value=(kind, inner.value))
 
 
 def _check_escapes(pattern: Any, escape: str) -> None:
