@@ -50,6 +50,15 @@ class Artifacts(Protocol):
         """Return a seekable stream over a body's bytes as they are stored."""
 
 
+def fetch(read: Callable[[str], bytes], digest: str, place: str, findings: Findings) -> bytes | None:
+    """Return bytes by digest; where they are gone that is a finding and None is returned. An outage is raised."""
+    try:
+        return read(digest)
+    except GONE as gone:
+        findings.add(gone, place)
+        return None
+
+
 @dataclass(slots=True)
 class Verification:
     """What was verified. ``manifest`` and the documents are None where they could not be read or are not valid."""
