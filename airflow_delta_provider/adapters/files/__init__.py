@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from airflow_delta_provider.adapters.files.base import FileSide
-from airflow_delta_provider.adapters.files.paths import SideFile, find_files
+from airflow_delta_provider.adapters.files.paths import SideFile, find_files, shown_path
 from airflow_delta_provider.adapters.files.streams import COMPRESSIONS
 from airflow_delta_provider.adapters.side import Side
 from airflow_delta_provider.core.errors import SideSchemeError, shown
@@ -38,7 +38,9 @@ def open_file_side(path: str, options: Mapping[str, Any] | None = None) -> Side:
     files = find_files(path)
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
-        raise SideSchemeError(f"{shown(path)} holds {' and '.join(sorted(kinds))} files: name one form.", where=path)
+        raise SideSchemeError(
+            f"{shown_path(path)} holds {' and '.join(sorted(kinds))} files: name one form.", where=shown_path(path)
+        )
     kind = kinds.pop()
     given = dict(options or {})
     own = given.get(kind) or {}

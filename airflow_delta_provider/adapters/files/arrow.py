@@ -18,7 +18,8 @@ from airflow_delta_provider.adapters.side import Column, Request
 from airflow_delta_provider.core.errors import SideFileError
 
 FILE_MAGIC = b"ARROW1"
-STREAM_END = b"\x00\x00\x00\x00"
+STREAM_END_BYTES = 8
+"""Length of the mark that ends a stream; Arrow before 0.15 wrote half of it, and is not read."""
 
 
 class ArrowSide(FileSide):
@@ -31,7 +32,7 @@ class ArrowSide(FileSide):
         layouts = []
         for file in self.files:
             layout: dict[str, FileColumn] = {}
-            with reading(file.name), _opened(file) as reader:
+            with reading(file.name), _opened(file) as (reader, _):
                 for position, field in enumerate(reader.schema):
                     add_column(layout, arrow_column(field, position), file.name)
             layouts.append(list(layout.values()))
@@ -43,8 +44,8 @@ class ArrowSide(FileSide):
     def _batches(self, names: tuple[str, ...], request: Request) -> Iterator[tuple[SideFile, pa.RecordBatch]]:
         types = {name: self.type_of(name) for name in names}
         for file in self.files:
-            with reading(file.name), _opened(file) as reader:
-                for batch in _stored(reader):
+            with reading(file.name), _opened(file) as (_, batches):
+                for batch in batches:
                     arrays = []
                     for name, type in types.items():
                         with converting(file, name):
@@ -55,8 +56,8 @@ class ArrowSide(FileSide):
         """The rows of the first batch of each file, times the batches that the file's size suggests."""
         total = 0
         for file in self.files:
-            with reading(file.name), _opened(file) as reader:
-                first = next(_stored(reader), None)
+            with reading(file.name), _opened(file) as (reader, batches):
+                first = next(batches, None)
                 if first is None:
                     continue
                 of_file = reader.num_record_batches if isinstance(reader, ipc.RecordBatchFileReader) else None
@@ -65,25 +66,29 @@ class ArrowSide(FileSide):
 
 
 @contextmanager
-def _opened(file: SideFile) -> Iterator[Any]:
+def _opened(file: SideFile) -> Iterator[tuple[Any, Iterator[pa.RecordBatch]]]:
+    """Open a file or stream; yield its reader and its batches."""
     with file.open() as stream:
-        if stream.read(len(FILE_MAGIC)) == FILE_MAGIC:
-            stream.seek(0)
-            yield ipc.open_file(stream)
-            return
-        stream.seek(max(file.size - len(STREAM_END), 0))
-        if stream.read(len(STREAM_END)) != STREAM_END:
-            raise SideFileError(f"{file.name} is no Arrow file, or a stream without its end.", where=file.name)
+        magic = stream.read(len(FILE_MAGIC))
         stream.seek(0)
-        yield ipc.open_stream(stream)
+        if magic == FILE_MAGIC:
+            whole = ipc.open_file(stream)
+            yield whole, (whole.get_batch(number) for number in range(whole.num_record_batches))
+        else:
+            reader = ipc.open_stream(stream)
+            yield reader, _streamed(reader, stream, file)
 
 
-def _stored(reader: Any) -> Iterator[pa.RecordBatch]:
-    if isinstance(reader, ipc.RecordBatchFileReader):
-        for number in range(reader.num_record_batches):
-            yield reader.get_batch(number)
-    else:
-        yield from reader
+def _streamed(reader: Any, stream: Any, file: SideFile) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a stream, then check that its end mark follows them: Arrow takes a cut for an end."""
+    place = stream.tell()
+    for batch in reader:
+        place = stream.tell()
+        yield batch
+    if stream.tell() - place != STREAM_END_BYTES:
+        raise SideFileError(f"{file.name} is a stream without its end: it was cut.", where=file.name)
+    if stream.tell() != stream.size():
+        raise SideFileError(f"{file.name} goes on behind the end of its stream.", where=file.name)
 
 
 def _checked(array: pa.Array) -> pa.Array:

@@ -6,6 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Self
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta_provider.adapters.files.common import UNTYPED_TEXT, carrier_type, ns_decimals
-from airflow_delta_provider.adapters.files.paths import SideFile
+from airflow_delta_provider.adapters.files.paths import SideFile, shown_path
 from airflow_delta_provider.adapters.side import KEEP_COLUMN, SAMPLE_ROWS, Column, Order, RangeCost, Request
 from airflow_delta_provider.core.arrays import int64_array
 from airflow_delta_provider.core.errors import (
@@ -47,7 +48,7 @@ class FileSide(ABC):
         values no error may show.
         """
         self.files = files
-        name = PurePosixPath(pattern).name or pattern
+        name = PurePosixPath(shown_path(pattern)).name
         self.where = f"{'file' if len(files) == 1 else 'files'} {name}"
         self._hidden = frozenset(options.get("hidden") or ())
         self._types: dict[str, LogicalType] = declared_types(options.get("types") or {})
@@ -65,9 +66,18 @@ class FileSide(ABC):
     def _estimate(self) -> int | None:
         """Return about how many rows there are."""
 
-    @cached_property
+    @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns in file order, then those that the folders name."""
+        """The columns in file order, then those that the folders name; untyped ones as they were resolved."""
+        return tuple(
+            replace(column, type=self._types[column.name], untyped=False, advice="")
+            if column.untyped and column.name in self._types
+            else column
+            for column in self._all_columns
+        )
+
+    @cached_property
+    def _all_columns(self) -> tuple[Column, ...]:
         inside = self._file_columns()
         names = {column.name for column in inside}
         for name in self._partition_names:
@@ -105,7 +115,7 @@ class FileSide(ABC):
         Raises: SideColumnTypeError where it has none.
         """
         column = self._column(name)
-        type = (self._types.get(name) if column.untyped else None) or column.type
+        type = column.type
         if type is None:
             raise SideColumnTypeError(
                 f"{self.where}: column {shown(name)} has type {column.engine_type}. {column.advice}".rstrip(),

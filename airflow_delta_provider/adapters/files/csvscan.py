@@ -79,7 +79,8 @@ def scan(blocks: Iterable[bytes], form: Form, file: SideFile) -> Iterator[Fields
         pending, line, width, enough = pending[cut:], line + pending.count(b"\n", 0, cut), fields.width, 0
         yield fields
     if pending:
-        yield _fields(pending + b"\n", form, width, line, file)
+        ended = _last_record_end(pending, form) == len(pending)
+        yield _fields(pending if ended else pending + b"\n", form, width, line, file)
 
 
 def _broken(file: SideFile, line: int, why: str) -> SideLineError:

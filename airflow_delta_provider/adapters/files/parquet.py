@@ -20,7 +20,7 @@ from airflow_delta_provider.adapters.files.paths import SideFile, reading
 from airflow_delta_provider.adapters.files.rowgroups import RowGroup, ascending, may_hold, row_group, statistics_type
 from airflow_delta_provider.adapters.files.schemas import FileColumn, file_columns, joined_columns, leaf_starts
 from airflow_delta_provider.adapters.side import SAMPLE_ROWS, Column, Order, RangeCost, Request
-from airflow_delta_provider.core.errors import DeltaError
+from airflow_delta_provider.core.errors import DeltaError, SideChangedError
 from airflow_delta_provider.core.types import LogicalType
 
 BUFFER_BYTES_MIN, BUFFER_BYTES_MAX = 64 * 1024, 1024 * 1024
@@ -170,7 +170,13 @@ class ParquetSide(FileSide):
     def _open(self, index: int, columns: int, **options: Any) -> Iterator[pq.ParquetFile]:
         size = max(BUFFER_BYTES_MIN, min(BUFFER_BYTES_MAX, BUFFERS_BYTES // max(columns, 1)))
         with self.files[index].open() as stream:
-            yield pq.ParquetFile(stream, buffer_size=size, pre_buffer=False, page_checksum_verification=True, **options)
+            reader = pq.ParquetFile(
+                stream, buffer_size=size, pre_buffer=False, page_checksum_verification=True, **options
+            )
+            if not reader.metadata.equals(self._footers[index]):
+                name = self.files[index].name
+                raise SideChangedError(f"{name} was replaced after it was opened.", where=name)
+            yield reader
 
     def _batch_rows(
         self, index: int, reader: pq.ParquetFile, numbers: list[int], names: tuple[str, ...], request: Request

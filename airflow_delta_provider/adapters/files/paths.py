@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from airflow_delta_provider.core.errors import InputPathError, SideFileError, SideMissingError, SideSchemeError, shown
+from airflow_delta_provider.core.errors.base import SHOWN_CHARS_MAX
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 TABLE_FOLDERS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
@@ -65,6 +66,15 @@ def _reason(error: Exception) -> str:
     return shown(lines[0].rstrip(". ")) if lines else type(error).__name__
 
 
+def shown_path(path: str) -> str:
+    """Return a path as an error may show it: without user, password and query of a URI, and its end where it is long."""
+    if _SCHEME.match(path):
+        scheme, _, rest = path.partition("://")
+        host, slash, below = rest.partition("?")[0].partition("/")
+        path = f"{scheme}://{host.rpartition('@')[2]}{slash}{below}"
+    return shown(path if len(path) <= SHOWN_CHARS_MAX else f"…{path[-(SHOWN_CHARS_MAX - 1) :]}")
+
+
 def find_files(path: str) -> tuple[SideFile, ...]:
     """Return the files that a path, pattern or folder names, in the order of their paths; at least one.
 
@@ -79,11 +89,11 @@ def find_files(path: str) -> tuple[SideFile, ...]:
             if info.type == pafs.FileType.File:
                 return (_side_file(fs, info, ""),)
             if info.type != pafs.FileType.Directory:
-                raise SideMissingError(f"There is no file or folder {shown(path)}.", where=path)
+                raise SideMissingError(f"There is no file or folder {shown_path(path)}.", where=shown_path(path))
         _refuse_tables(fs, root)
         found = _folder(fs, root) if not pattern else _matches(fs, root, pattern)
     if not found:
-        raise SideMissingError(f"No file matches {shown(path)}.", where=path)
+        raise SideMissingError(f"No file matches {shown_path(path)}.", where=shown_path(path))
     return tuple(_side_file(fs, info, root) for info in sorted(found, key=lambda info: str(info.path)))
 
 
@@ -92,9 +102,11 @@ def _listing(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise SideMissingError(f"There is no file or folder {shown(path)}.", where=path) from error
+        raise SideMissingError(f"There is no file or folder {shown_path(path)}.", where=shown_path(path)) from error
     except (pa.ArrowException, OSError) as error:
-        raise InputPathError(f"{shown(path)} cannot be listed: {_reason(error)}.", where=path) from error
+        raise InputPathError(
+            f"{shown_path(path)} cannot be listed: {_reason(error)}.", where=shown_path(path)
+        ) from error
 
 
 def _split(path: str) -> tuple[Any, str, str]:
@@ -109,9 +121,12 @@ def _split(path: str) -> tuple[Any, str, str]:
     fixed, pattern = _cut(address, re.compile(r"[*\[]"))
     try:
         fs, root = pafs.FileSystem.from_uri(fixed + mark + query)
-    except (pa.ArrowException, ValueError, ImportError) as error:
+    except (pa.ArrowException, ValueError, ImportError):
         scheme = path.partition("://")[0]
-        raise SideSchemeError(f"Files under {scheme}:// cannot be read: {_reason(error)}.", where=scheme) from error
+        raise SideSchemeError(
+            f"Files under {scheme}:// cannot be read: there is no such file system here, or the address is not well formed.",
+            where=scheme,
+        ) from None
     return fs, root.rstrip("/") or "/", pattern
 
 
@@ -129,7 +144,8 @@ def _refuse_tables(fs: Any, root: str) -> None:
     for info, (name, table) in zip(infos, TABLE_FOLDERS.items(), strict=True):
         if info.type == pafs.FileType.Directory:
             raise SideSchemeError(
-                f"The folder holds {name}: a {table} table, whose files may hold rows that were removed.", where=root
+                f"The folder holds {name}: a {table} table, whose files may hold rows that were removed.",
+                where=shown_path(root),
             )
 
 
