@@ -12,7 +12,7 @@ import pyarrow as pa
 from airflow_delta_provider.core import arrays
 from airflow_delta_provider.core.equality import equal_mask, schema_type
 from airflow_delta_provider.core.rules.convert import date_to_timestamp
-from airflow_delta_provider.core.rules.fit import Rule, has_midnight, recorded_length, type_after
+from airflow_delta_provider.core.rules.fit import Rule, has_midnight, recorded_length
 from airflow_delta_provider.core.rules.pairs import equal_under
 from airflow_delta_provider.core.rules.transforms import PAIR_RULES, apply
 from airflow_delta_provider.core.rules.typed import Typed, UnparsedValue
@@ -44,37 +44,25 @@ def recorded(rules: Sequence[Rule], typed: Typed, side: str) -> Typed:
 def evaluate(rules: Sequence[Rule], source: Typed, target: Typed) -> Ladder:
     """Compare matched values of one column under its rules.
 
-    Every row is taken through the rules that can also make equal values unequal: those of one side, those that read.
-    The rules after them treat both sides alike and keep equal values equal, so only rows that are still unequal go on.
+    Up to the recorded form every row is taken through the rules: one that reads, or is for one side, can also make equal
+    values unequal. The rules after it treat equal values alike, so only rows that are still unequal go on.
     Raises: UnparsedValue with the row and the side.
     """
-    seen, full = recorded_length(rules), _full_length(rules, source.type, target.type)
+    count = recorded_length(rules)
     steps = [_equal(source, target)]
     satisfied = np.zeros(len(source), bool)
-    shown = (source, target)
-    for number, rule in enumerate(rules[:full], 1):
+    for rule in rules[:count]:
         source, target, satisfied = _step(rule, source, target, satisfied)
         steps.append(_equal(source, target) | satisfied)
-        shown = (source, target) if number <= seen else shown
     rule_of = _least(steps)
     equal = steps[-1].copy()
     rest = np.flatnonzero(~equal)
-    if len(rest) and full < len(rules):
-        found = _walk(rules[full:], source, target, rest)
+    if len(rest) and count < len(rules):
+        found = _walk(rules[count:], source, target, rest)
         equal[rest] = found > 0
-        rule_of[rest] = found + full
+        rule_of[rest] = np.where(found > 0, found + count, 0)
     rule_of[~equal] = 0
-    return Ladder(arrays.bool_array(equal), rule_of, _as_recorded(rules, shown[0]), _as_recorded(rules, shown[1]))
-
-
-def _full_length(rules: Sequence[Rule], source: LogicalType, target: LogicalType) -> int:
-    """Return up to which rule equal values may become unequal: the recorded form, or a ``null_equals`` on two types."""
-    full = recorded_length(rules)
-    for number, rule in enumerate(rules, 1):
-        if rule["rule"] == "null_equals" and source.kind != target.kind:
-            full = max(full, number)
-        source, target = type_after(rule, source, "source"), type_after(rule, target, "target")
-    return full
+    return Ladder(arrays.bool_array(equal), rule_of, _as_recorded(rules, source), _as_recorded(rules, target))
 
 
 def _walk(rules: Sequence[Rule], source: Typed, target: Typed, rest: Any) -> Any:

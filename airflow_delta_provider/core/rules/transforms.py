@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta_provider.core import arrays, decimals, jsonc, values
-from airflow_delta_provider.core.equality import equal_mask
+from airflow_delta_provider.core.equality import equal_mask, schema_type
 from airflow_delta_provider.core.errors import RuleFitError, ValueRangeError
 from airflow_delta_provider.core.rules import parse_numbers, zones
 from airflow_delta_provider.core.rules.calendar import UNIT_NS, timestamp_carrier
@@ -20,7 +20,7 @@ from airflow_delta_provider.core.rules.distinct import mapped
 from airflow_delta_provider.core.rules.normalize import normalized
 from airflow_delta_provider.core.rules.parse import parse_text
 from airflow_delta_provider.core.rules.typed import Typed, refuse_first
-from airflow_delta_provider.core.types import LogicalType
+from airflow_delta_provider.core.types import NUMBERS, LogicalType
 
 Rule = Mapping[str, Any]
 PAIR_RULES = ("tolerance", "numeric_text", "date_as_midnight")
@@ -145,19 +145,21 @@ def _precision_slowly(typed: Typed, unit: int, half_up: bool) -> pa.Array:
 
 
 def _null_equals(rule: Rule, typed: Typed, side: str, schema: LogicalType) -> Typed:
-    """Turn values into NULL; a value of the rule that is none of this side's type (1.5 of an int) occurs there nowhere."""
+    """Turn values into NULL, numbers by their value in the pair's type; a value that is none of the type occurs nowhere."""
     hit = np.zeros(len(typed), bool)
     if rule["values"] == "zero_date":
         if typed.type.kind == "text" and arrays.is_text(typed.array.type):
             found = pc.match_substring_regex(typed.array, _ZERO_DATE)
             hit = arrays.bool_values(pc.fill_null(found, False))
         return _nulled(typed, hit)
-    own = LogicalType(typed.type.kind)
+    numeric = typed.type.kind in NUMBERS and schema.kind in NUMBERS
+    own = LogicalType(schema.kind if numeric else typed.type.kind)
+    common = schema_type(typed.type, own) or own
     for value in rule["values"]:
         constant, _ = parse_text(pa.array([_as_text(value)], pa.string()), own)
         if constant.null_count == 0:
             repeated = constant.take(arrays.int64_array(np.zeros(len(typed))))
-            hit |= arrays.bool_values(equal_mask(typed.array, repeated, typed.type, own, own))
+            hit |= arrays.bool_values(equal_mask(typed.array, repeated, typed.type, own, common))
     return _nulled(typed, hit)
 
 
