@@ -61,7 +61,7 @@ class LocalEngine:
 
         condition = Writer(spelling, column).condition(wanted.tree)
         row = pa.array(range(batch.num_rows), pa.int64())
-        arrays = [_plain(name, batch.column(name)) for name in wanted.columns]
+        arrays = [_plain(name, batch.column(name), types[name].kind) for name in wanted.columns]
         table = pa.Table.from_arrays([row, *arrays], names=["delta_row", *places.values()])
         statement = sql("SELECT coalesce(", condition, ", false) FROM delta_batch AS delta_side ORDER BY delta_row")
         text, values = statement.render("qmark")
@@ -75,22 +75,51 @@ class LocalEngine:
         return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 
 
-def _plain(name: str, array: Any) -> pa.Array:
+def _plain(name: str, array: Any, kind: str) -> pa.Array:
     """Return a carrier as DuckDB takes it.
 
-    Raises: FilterError for numbers of more than 38 digits and text that is not Unicode, which it cannot compare.
+    Raises: FilterError for values that DuckDB cannot compare exactly: numbers of more than 38 digits or none, text that is
+    not Unicode, and time stamps far from today that are finer than a microsecond.
     """
-    kind = array.type
-    if pa.types.is_date32(kind):
+    try:
+        return _converted(array, kind)
+    except (pa.ArrowInvalid, OverflowError):
+        raise FilterError(f"Column {shown(name)} holds values that a filter cannot compare.") from None
+
+
+def _converted(array: Any, kind: str) -> pa.Array:
+    arrow = array.type
+    if pa.types.is_date32(arrow):
         return _mended(array, pa.int32(), DATE_MINUS_INFINITY)
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(arrow):
         return _mended(array, pa.int64(), TIMESTAMP_MINUS_INFINITY)
-    if pa.types.is_decimal256(kind):
-        try:
-            return array.cast(pa.decimal128(DECIMAL_DIGITS_MAX, kind.scale))
-        except pa.ArrowInvalid:
-            raise FilterError(f"Column {shown(name)} holds numbers too wide for a filter.") from None
+    if kind in ("timestamp", "timestamp_tz"):
+        return _narrow_stamps(array, "UTC" if kind == "timestamp_tz" else None)
+    if kind == "decimal" and not pa.types.is_decimal(arrow):
+        return _parsed_decimals(array)
+    if pa.types.is_decimal256(arrow):
+        return array.cast(pa.decimal128(DECIMAL_DIGITS_MAX, arrow.scale))
+    if kind == "text" and not (pa.types.is_string(arrow) or pa.types.is_large_string(arrow)):
+        return array.cast(pa.large_string())
     return array
+
+
+def _narrow_stamps(array: Any, zone: str | None) -> pa.Array:
+    """Turn nanoseconds in decimals into microseconds, which reach further than 64 bits of nanoseconds."""
+    numbers = [None if value is None else int(value) for value in array.to_pylist()]
+    if any(value is not None and value % 1_000 for value in numbers):
+        raise OverflowError
+    micros = pa.array([None if value is None else value // 1_000 for value in numbers], pa.int64())
+    return micros.view(pa.timestamp("us", tz=zone))
+
+
+def _parsed_decimals(array: Any) -> pa.Array:
+    """Turn canonical decimal texts into decimals of the scale that they need."""
+    import pyarrow.compute as pc
+
+    points = pc.find_substring(array, ".")
+    digits = pc.if_else(pc.less(points, 0), 0, pc.subtract(pc.subtract(pc.utf8_length(array), points), 1))
+    return array.cast(pa.decimal128(DECIMAL_DIGITS_MAX, pc.max(digits).as_py() or 0))
 
 
 def _mended(array: Any, whole: pa.DataType, sentinel: int) -> pa.Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from adapters.reader_suite import Build, ReaderSuite, values_of
+from adapters.reader_suite import SAMPLES, Build, ReaderSuite, values_of
 
 from airflow_delta_provider.adapters.open import open_connection, open_side
 from airflow_delta_provider.adapters.side import Order, Request, Side
@@ -50,6 +50,9 @@ class TestReaders(ReaderSuite):
     kinds = tuple(DECLARED)
     key_kinds = tuple(kind for kind in DECLARED if kind != "json_text")
     case_in_names = False
+    samples = {  # noqa: RUF012
+        kind: ["NaN", "Infinity", *SAMPLES[kind][:-1], "-Infinity", None] for kind in ("float32", "float64")
+    }
 
     @pytest.fixture
     def build(self, tmp_path: Path) -> Build:

@@ -176,22 +176,23 @@ class DuckdbDialect(Dialect):
         self, connection: Any, statement: Statement, columns: tuple[ReadColumn, ...], rows: int, payload_bytes: int
     ) -> Iterator[list[pa.Array]]:
         """Stream Arrow batches from a cursor of its own; closing it ends the query."""
+        import duckdb
+
         text, values = statement.render(self.paramstyle)
         cursor = connection.cursor()
         try:
             self.begin(cursor)
-            reader = cursor.sql(text, params=values).to_arrow_reader(min(rows, STREAM_ROWS))
-            parts: list[list[pa.Array]] = []
-            held = weight = 0
-            for batch in reader:
-                arrays = [carried(array, each.arrow) for array, each in zip(batch.columns, columns, strict=True)]
-                parts.append(arrays)
-                held, weight = held + batch.num_rows, weight + batch.nbytes
-                if held + STREAM_ROWS > rows or weight >= payload_bytes:
-                    yield gathered(parts)
-                    parts, held, weight = [], 0, 0
-            if held:
-                yield gathered(parts)
+            batches = _streamed(cursor, text, values, columns, rows, payload_bytes)
+            try:
+                first = next(batches, None)
+            except duckdb.OutOfMemoryException:
+                # DuckDB holds 2,048 rows at once: with megabyte values that is more than a sort of a plain table needs
+                cursor.execute("RESET memory_limit")
+                batches = _streamed(cursor, text, values, columns, rows, payload_bytes)
+                first = next(batches, None)
+            if first is not None:
+                yield first
+                yield from batches
         finally:
             cursor.close()
 
@@ -250,6 +251,22 @@ class DuckdbDialect(Dialect):
             select = f"CASE WHEN {field} IS NULL OR {hours} THEN {field} ELSE error('{INTERVAL_RANGE}') END"
         column = Column(name, found.type, found.name, nullable)
         return ReadColumn(column, select, found.carrier, _sort(field, found), found.name)
+
+
+def _streamed(
+    cursor: Any, text: str, values: list[Any], columns: tuple[ReadColumn, ...], rows: int, payload_bytes: int
+) -> Iterator[list[pa.Array]]:
+    """Run a statement and gather its batches as they fit into a number of rows and bytes."""
+    parts: list[list[pa.Array]] = []
+    held = weight = 0
+    for batch in cursor.sql(text, params=values).to_arrow_reader(min(rows, STREAM_ROWS)):
+        parts.append([carried(array, each.arrow) for array, each in zip(batch.columns, columns, strict=True)])
+        held, weight = held + batch.num_rows, weight + batch.nbytes
+        if held + STREAM_ROWS > rows or weight >= payload_bytes:
+            yield gathered(parts)
+            parts, held, weight = [], 0, 0
+    if held:
+        yield gathered(parts)
 
 
 def _sort(field: str, found: Mapped) -> str:
