@@ -117,6 +117,52 @@ def test_the_largest_and_the_least_floats_do_not_overflow():
     assert near(source, target, abs="0") == [False, False]
 
 
+CARRIERS = [
+    pa.int8(),
+    pa.int64(),
+    pa.uint64(),
+    pa.decimal128(9, 4),
+    pa.decimal128(38, 10),
+    pa.decimal128(5, 0),
+    pa.decimal256(40, 6),
+    pa.decimal256(76, 2),
+]
+
+
+def values_of(arrow):
+    if pa.types.is_integer(arrow):
+        return st.integers(0 if arrow == pa.uint64() else -100, 100)
+    return st.integers(-1000, 1000).map(lambda number: Decimal(number).scaleb(-min(arrow.scale, 1)))
+
+
+@st.composite
+def decimal_columns(draw):
+    columns = []
+    size = draw(st.integers(0, 6))
+    for arrow in (draw(st.sampled_from(CARRIERS)), draw(st.sampled_from(CARRIERS))):
+        values = draw(st.lists(st.one_of(st.none(), values_of(arrow)), min_size=size, max_size=size))
+        kind = "int" if pa.types.is_integer(arrow) else "decimal"
+        columns.append((values, Typed(LogicalType(kind), pa.array(values, arrow))))
+    return columns
+
+
+@given(
+    decimal_columns(),
+    st.one_of(st.none(), st.integers(0, 200).map(lambda number: Decimal(number) / 2), st.just(Decimal("1e-40"))),
+    st.one_of(st.none(), st.decimals(0, 2, places=2), st.just(Decimal("1e-45"))),
+    st.sampled_from(["inclusive", "exclusive"]),
+)
+def test_decimals_and_ints_of_any_width_agree_with_fractions(columns, absolute, relative, bound):
+    """Arrow's decimals where the digits suffice, Python's where they do not."""
+    if absolute is None and relative is None:
+        absolute = Decimal("0.5")
+    (source, one), (target, other) = columns
+    assert near(one, other, abs=absolute, rel=relative, bound=bound) == [
+        None not in (a, b) and within(Fraction(a), Fraction(b), absolute, relative, bound)
+        for a, b in zip(source, target, strict=True)
+    ]
+
+
 STAMPS = ("2024-11-25T08:09:10.9", "2024-11-25T08:09:10", "1969-12-31T23:59:59.5", "9999-12-31T23:59:59")
 
 

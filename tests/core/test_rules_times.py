@@ -212,7 +212,7 @@ def test_timestamps_of_python_are_read_as_they_are(moments, mark, digits):
 )
 def test_offsets_are_subtracted(moment, shift, form):
     """An offset east of Greenwich means an earlier instant, also across a day and a year."""
-    shift = shift // 60 * 60 if form == "minutes" else shift
+    shift = int(shift / 60) * 60 if form == "minutes" else shift
     aware = moment.replace(tzinfo=dt.timezone(dt.timedelta(seconds=shift)))
     expected = (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
     carrier, _ = parse_text(pa.array([aware.isoformat(" ")]), LogicalType("timestamp_tz"))

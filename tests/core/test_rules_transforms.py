@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_delta_provider.core.decimals import canonical_decimal, decimal_of_float
 from airflow_delta_provider.core.errors import (
     RuleFitError,
     RuleZoneError,
@@ -22,7 +23,7 @@ from airflow_delta_provider.core.rules import Typed, UnparsedValue, apply, apply
 from airflow_delta_provider.core.rules.convert import READABLE
 from airflow_delta_provider.core.rules.parameters import rule_document
 from airflow_delta_provider.core.rules.parse import parse_text
-from airflow_delta_provider.core.rules.transforms import rounded_text
+from airflow_delta_provider.core.rules.rounding import rounded_text
 from airflow_delta_provider.core.types import LogicalType, carrier_allowed
 from airflow_delta_provider.core.values import canonical_values
 
@@ -255,6 +256,38 @@ def test_the_kernel_rounds_as_python_does(numbers, places, mode):
     assert found == expected
     texts = [format(number.normalize(), "f") for number in numbers]
     assert [Decimal(rounded_text(text, places, mode)) for text in texts] == expected
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.none(),
+            st.floats(),
+            st.integers(-(10**6), 10**6).map(lambda number: number / 1000),
+            st.integers(-4000, 4000).map(lambda number: number / 16),
+        ),
+        max_size=6,
+    ),
+    st.integers(-3, 25),
+    st.sampled_from(sorted(MODES)),
+    st.sampled_from([pa.float64(), pa.float32()]),
+)
+def test_floats_are_rounded_from_their_exact_value_on_every_way(numbers, places, mode, arrow):
+    """Float arithmetic may only speak where it is sure; halves that are exact in binary are the test of that."""
+    array = pa.array(numbers, pa.float64()).cast(arrow)
+    expected = []
+    for number in array.to_pylist():
+        if number is None or number - number != 0:
+            expected.append(None if number is None else decimal_of_float(number))
+            continue
+        with localcontext() as context:
+            context.prec = 2000
+            exact = Decimal(number)
+            if -exact.as_tuple().exponent > places:
+                exact = exact.quantize(Decimal(1).scaleb(-places), MODES[mode])
+        expected.append(canonical_decimal(format(exact, "f")))
+    kind = "float64" if arrow == pa.float64() else "float32"
+    assert shown(rounded(Typed(LogicalType(kind), array), places, mode)) == expected
 
 
 def single(column):

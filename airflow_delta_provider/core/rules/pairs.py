@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_delta_provider.core import arrays, decimals
 from airflow_delta_provider.core.rules import parse_numbers, zones
 from airflow_delta_provider.core.rules.convert import date_to_timestamp, texts_of
-from airflow_delta_provider.core.rules.transforms import EXACT
+from airflow_delta_provider.core.rules.rounding import EXACT
 from airflow_delta_provider.core.rules.typed import Typed
 from airflow_delta_provider.core.times import DAY_NS, NS
 from airflow_delta_provider.core.types import NUMBERS, LogicalType
@@ -21,6 +22,8 @@ from airflow_delta_provider.core.types import NUMBERS, LogicalType
 Rule = Mapping[str, Any]
 FLOAT_MARGIN = 1e-14
 """Above every relative error of the float arithmetic here; what lies closer to the limit is decided exactly."""
+DIGITS_MAX = 76
+"""Digits of the widest decimal that Arrow has."""
 FLOAT_LEAST, FLOAT_MOST = 1e-290, 1e300
 """Where float arithmetic neither underflows nor overflows."""
 
@@ -45,13 +48,60 @@ def _tolerance(rule: Rule, source: Typed, target: Typed) -> Any:
         return _near_times(rule, source, target)
     if pa.types.is_floating(source.array.type) and pa.types.is_floating(target.array.type):
         return _near_floats(rule, source, target)
-    return _near_exactly(rule, source, target)
+    near = _near_decimals(rule, source.array, target.array)
+    return _near_exactly(rule, source, target) if near is None else near
 
 
 def _near_exactly(rule: Rule, source: Typed, target: Typed) -> Any:
     near = _within(rule)
     pairs = zip(numbers(source), numbers(target), strict=True)
     return np.fromiter((near(one, other) for one, other in pairs), bool, len(source))
+
+
+def _near_decimals(rule: Rule, source: pa.Array, target: pa.Array) -> Any | None:
+    """Decide ints and decimals in Arrow's exact decimals; None where their digits or the limit's are too many."""
+    amounts = [None if rule[name] is None else Decimal(rule[name]) for name in ("abs", "rel")]
+    sizes = [_digits(array.type) for array in (source, target)]
+    if None in sizes:
+        return None
+    whole, scale = max(size[0] for size in sizes if size), max(size[1] for size in sizes if size)
+    needed = [_amount_digits(amount) for amount in amounts if amount is not None]
+    if whole + scale + 2 + max(needed) > DIGITS_MAX:
+        return None
+    common = pa.decimal256(whole + scale, scale)
+    one, other = (_as_decimal(array).cast(common) for array in (source, target))
+    gap = pc.abs(pc.subtract(one, other))
+    compare = pc.less_equal if rule["bound"] == "inclusive" else pc.less
+    result = np.zeros(len(source), bool)
+    if amounts[0] is not None:
+        result |= arrays.bool_values(compare(gap, _amount(amounts[0])))
+    if amounts[1] is not None:
+        sizes_of = pc.abs(one), pc.abs(other)
+        larger = pc.if_else(pc.greater(*sizes_of), *sizes_of)
+        result |= arrays.bool_values(compare(gap, pc.multiply(larger, _amount(amounts[1]))))
+    return result
+
+
+def _digits(arrow: pa.DataType) -> tuple[int, int] | None:
+    """Return the digits before and after the point of an int or decimal type; None for any other."""
+    if pa.types.is_integer(arrow):
+        return 20, 0
+    if pa.types.is_decimal(arrow) and arrow.scale >= 0:
+        return max(arrow.precision - arrow.scale, 0), arrow.scale
+    return None
+
+
+def _amount_digits(amount: Decimal) -> int:
+    return len(format(amount, "f").replace(".", ""))
+
+
+def _amount(amount: Decimal) -> pa.Scalar:
+    scale = max(-int(amount.as_tuple().exponent), 0)
+    return pa.scalar(amount, pa.decimal256(max(_amount_digits(amount), scale, 1), scale))
+
+
+def _as_decimal(array: pa.Array) -> pa.Array:
+    return array.cast(pa.decimal128(20, 0)) if pa.types.is_integer(array.type) else array
 
 
 def _within(rule: Rule) -> Callable[[Decimal | None, Decimal | None], bool]:

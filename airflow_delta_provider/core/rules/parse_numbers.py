@@ -82,9 +82,9 @@ def decimals(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) ->
 
 def trim_decimal(plain: pa.Array) -> pa.Array:
     """Return the canonical form of texts that are plain decimals (sign, digits, optional point and digits)."""
-    text = pc.replace_substring_regex(plain, r"^(-?)\+?0*([0-9])", r"\1\2")
-    text = pc.replace_substring_regex(text, r"(\.[0-9]*?)0+$", r"\1")
-    text = pc.replace_substring_regex(text, r"\.$", "")
+    text = pc.if_else(pc.match_substring(plain, "."), pc.ascii_rtrim(pc.ascii_rtrim(plain, "0"), "."), plain)
+    if pc.any(pc.match_substring_regex(text, r"^(\+|-?0[0-9])")).as_py():
+        text = pc.replace_substring_regex(text, r"^(-?)\+?0*([0-9])", r"\1\2")
     return pc.if_else(pc.equal(text, "-0"), "0", text)
 
 

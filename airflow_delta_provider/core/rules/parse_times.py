@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -50,11 +50,7 @@ def times(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) -> pa
 
 def timestamps(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) -> pa.Array:
     """Read wall-clock timestamps: a date, ``T`` or one blank, a time; an offset is bad."""
-    easy = _easy_stamps(values, type, r"$", None)
-    if easy is not None:
-        return easy
-    moments, indices = per_distinct(values, _wall_clock)
-    return timestamp_carrier(moments, fine=(type.digits or 0) > 6, zone=None).take(indices)
+    return _stamps(values, type, r"$", None, _wall_clock)
 
 
 def instants(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) -> pa.Array:
@@ -62,12 +58,8 @@ def instants(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) ->
 
     A wall-clock time that is ambiguous or skipped in the zone, under ``refuse``, is bad.
     """
-    easy = _easy_stamps(values, type, _OFFSET + "$", "UTC")
-    if easy is not None:
-        return easy
     resolver = zones.resolver(options) if options.get("zone") else None
-    moments, indices = per_distinct(values, lambda text: _instant(text, resolver))
-    return timestamp_carrier(moments, fine=(type.digits or 0) > 6, zone="UTC").take(indices)
+    return _stamps(values, type, _OFFSET + "$", "UTC", lambda text: _instant(text, resolver))
 
 
 def intervals(values: pa.Array, type: LogicalType, options: Mapping[str, Any]) -> pa.Array:
@@ -156,12 +148,29 @@ def _shift_s(offset: str) -> int | None:
     return -shift if found[1] == "-" else shift
 
 
-def _easy_stamps(values: pa.Array, type: LogicalType, end: str, zone: str | None) -> pa.Array | None:
-    """Return the values as Arrow reads them, where all are of the form that Arrow reads exactly; else None."""
+def _stamps(
+    values: pa.Array, type: LogicalType, end: str, zone: str | None, read: Callable[[str], int | str | None]
+) -> pa.Array:
+    """Read timestamps: by Arrow those of the form that Arrow reads exactly, the others one by one.
+
+    Where Arrow refuses one, or the others need another carrier, all are read one by one.
+    """
     fine = (type.digits or 0) > 6
-    if not _all_match(values, _EASY_STAMP % (9 if fine else 6) + end):
-        return None
-    return _cast(values, pa.timestamp("ns" if fine else "us", zone))
+    form = pc.match_substring_regex(values, _EASY_STAMP % (9 if fine else 6) + end)
+    easy = _cast(_kept(values, form), pa.timestamp("ns" if fine else "us", zone))
+    if easy is not None and pc.all(form).as_py() is not False:
+        return easy
+    if easy is not None:
+        moments, indices = per_distinct(_kept(values, pc.invert(form)), read)
+        others = timestamp_carrier(moments, fine=fine, zone=zone)
+        if others.type == easy.type:
+            return pc.if_else(form, easy, others.take(indices))
+    moments, indices = per_distinct(values, read)
+    return timestamp_carrier(moments, fine=fine, zone=zone).take(indices)
+
+
+def _kept(values: pa.Array, keep: pa.Array) -> pa.Array:
+    return pc.if_else(keep, values, pa.scalar(None, values.type))
 
 
 def _all_match(values: pa.Array, pattern: str) -> bool:

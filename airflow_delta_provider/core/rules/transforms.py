@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta_provider.core import arrays, decimals, jsonc, values
+from airflow_delta_provider.core import arrays, jsonc, values
 from airflow_delta_provider.core.equality import equal_mask, schema_type
 from airflow_delta_provider.core.errors import RuleFitError, ValueRangeError
 from airflow_delta_provider.core.rules import parse_numbers, zones
 from airflow_delta_provider.core.rules.calendar import UNIT_NS, timestamp_carrier
 from airflow_delta_provider.core.rules.convert import read_as, texts_of
-from airflow_delta_provider.core.rules.distinct import mapped
 from airflow_delta_provider.core.rules.normalize import normalized
 from airflow_delta_provider.core.rules.parse import parse_text
+from airflow_delta_provider.core.rules.rounding import rounded
 from airflow_delta_provider.core.rules.typed import Typed, refuse_first
 from airflow_delta_provider.core.types import NUMBERS, LogicalType
 
 Rule = Mapping[str, Any]
 PAIR_RULES = ("tolerance", "numeric_text", "date_as_midnight")
 """Rules that need the values of both sides; here they change nothing."""
-
-ARROW_MODES = {"half_even": "half_to_even", "half_up": "half_towards_infinity", "down": "towards_zero"}
-DECIMAL_MODES = {"half_even": ROUND_HALF_EVEN, "half_up": ROUND_HALF_UP, "down": ROUND_DOWN}
-EXACT = Context(prec=20_000, traps=[Inexact, InvalidOperation])
-"""Decimal arithmetic that never loses a digit: it fails rather than round."""
-ROUNDING = Context(prec=20_000, traps=[InvalidOperation])
 
 _ZERO_DATE = r"^0000-00-00([ T]00:00:00(\.0+)?)?$"
 
@@ -64,32 +57,7 @@ def _normalize(rule: Rule, typed: Typed, side: str, schema: LogicalType) -> Type
 
 
 def _round(rule: Rule, typed: Typed, side: str, schema: LogicalType) -> Typed:
-    """Round numbers to decimals; NaN and infinities stay."""
-    places, mode, array = int(rule["places"]), rule["mode"], typed.array
-    if pa.types.is_integer(array.type):
-        array = array.cast(pa.decimal128(20, 0))
-    if pa.types.is_decimal(array.type) and array.type.scale <= places:
-        return typed.with_values(LogicalType("decimal"), array)
-    if pa.types.is_decimal(array.type) and places >= 0 and array.type.precision < 76:
-        wide = array.type.precision + 1
-        wider = pa.decimal128(wide, array.type.scale) if wide <= 38 else pa.decimal256(wide, array.type.scale)
-        return typed.with_values(LogicalType("decimal"), pc.round(array.cast(wider), places, ARROW_MODES[mode]))
-    if pa.types.is_floating(array.type):
-        rounded = mapped(array, lambda value: rounded_text(decimals.decimal_of_float(value), places, mode), pa.string())
-    else:
-        rounded = mapped(texts_of(typed), lambda text: rounded_text(text, places, mode), pa.string())
-    return typed.with_values(LogicalType("decimal"), rounded)
-
-
-def rounded_text(text: str, places: int, mode: str) -> str:
-    """Return a canonical decimal text, rounded to a number of places, which may be negative."""
-    if text in decimals.SPECIALS:
-        return text
-    number = Decimal(text)
-    if -int(number.as_tuple().exponent) <= places:
-        return text
-    step = Decimal((0, (1,), -places))
-    return decimals.canonical_decimal(format(number.quantize(step, DECIMAL_MODES[mode], ROUNDING), "f"))
+    return typed.with_values(LogicalType("decimal"), rounded(typed, int(rule["places"]), rule["mode"]))
 
 
 def _single_precision(rule: Rule, typed: Typed, side: str, schema: LogicalType) -> Typed:
