@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ CASES = read_cases(Path(os.environ.get("DELTA_CASES") or Path(__file__).with_nam
 SEED = int(os.environ.get("DELTA_CASES_SEED") or 0)
 IN_A_PROCESS = {"rc-014", "rc-060", "rc-104", "rc-008"}
 """Cases that also run in a process of their own, one for each way to end."""
+
+
+CASE_TIMEOUT_S = 150
 
 
 def _ids(case: dict[str, Any]) -> str:
@@ -54,6 +58,23 @@ def database_for(request: pytest.FixtureRequest) -> Callable[[str], str]:
     return uri
 
 
+@pytest.fixture
+def time_limit() -> Iterator[None]:
+    """End a case that hangs, so that the others get their turn; the failure shows where it hung."""
+
+    def over(number: int, frame: object) -> None:
+        raise TimeoutError(f"the case ran for more than {CASE_TIMEOUT_S} seconds")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.alarm(CASE_TIMEOUT_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("time_limit")
 @pytest.mark.parametrize("case", [case for case in CASES if _compared(case)], ids=_ids)
 def test_a_case_gives_the_expected_answer(case, tmp_path, database_for, record_property, monkeypatch):
     """Each of these went wrong in a tool of this kind; the answer must not depend on engines, shards or pages."""
