@@ -31,7 +31,7 @@ class Keys:
     def data(self) -> pa.LargeBinaryArray:
         """The key bytes of all rows."""
         if self._data is None:
-            self._data = keyvec.encode_int64(self.ints, self.key_type)
+            self._data = self._encoded(self.ints)
         return self._data
 
     def __len__(self) -> int:
@@ -40,7 +40,12 @@ class Keys:
     def __getitem__(self, row: int) -> bytes:
         if self._data is not None:
             return bytes(self._data[row].as_py())
-        return bytes(keyvec.encode_int64(self.ints[row : row + 1], self.key_type)[0].as_py())
+        return bytes(self._encoded(self.ints[row : row + 1])[0].as_py())
+
+    def _encoded(self, ints: Any) -> pa.LargeBinaryArray:
+        if self.key_type is None:
+            raise ValueError("keys as integers need their type")
+        return keyvec.encode_int64(ints, self.key_type)
 
     def slice(self, start: int, stop: int) -> Keys:
         """Return the keys of rows [start, stop)."""

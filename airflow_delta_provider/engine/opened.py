@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -20,6 +21,7 @@ from airflow_delta_provider.core.stream import KeyColumn, Layout
 from airflow_delta_provider.core.submanifest import Shared, shared_of
 from airflow_delta_provider.engine.filtering import filters_of
 from airflow_delta_provider.engine.literals import key_literals
+from airflow_delta_provider.engine.named import NamedSide, named
 from airflow_delta_provider.engine.typing import Typed, resolve_untyped, type_columns
 
 OpenSide = Callable[[SideSpec], Side]
@@ -135,8 +137,10 @@ def open_sides(
         raise HmacKeyError("values are to be recorded as keyed digests.", where="hmac")
     opened: list[Side] = []
     try:
-        for side_spec in (spec.source, spec.target):
-            opened.append(open_side(side_spec.expanded(environ)))
+        for name, side_spec in (("source", spec.source), ("target", spec.target)):
+            with named(name):
+                side = open_side(replace(side_spec.expanded(environ), options=_options(spec)))
+            opened.append(NamedSide(name, side))
         source, target = opened
         names = Names(source.columns, target.columns, spec)
         ignored = rules.ignored_names(spec.rules)
@@ -149,6 +153,12 @@ def open_sides(
         for side in opened:
             side.close()
         raise
+
+
+def _options(spec: Spec) -> dict[str, Any]:
+    renamed = dict(spec.column_map)
+    hidden = [name for column in spec.sensitive for name in (column, renamed.get(column, column))]
+    return {"csv": spec.csv, "jsonl": spec.jsonl, "hidden": list(dict.fromkeys(hidden))}
 
 
 def hmac_key_of(key_id: str, secret: str) -> HmacKey:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import airflow_delta_provider
 from airflow_delta_provider.adapters.side import RangeCost
@@ -233,12 +233,17 @@ def _run_shard(
 
 def _merge(results: list[_ShardResult], spec: Spec, folder: Path) -> tuple[Merged, Path]:
     path = folder / "body.jsonl"
-    inputs = [MergeInput(one.manifest, one.summary, partial(one.body.open, "rb")) for one in results]
+    inputs = [MergeInput(one.manifest, one.summary, partial(open_binary, one.body)) for one in results]
     with path.open("wb") as out:
         merged = merge_manifests(inputs, out)
     if spec.limits.max_bytes is not None and merged.facts.bytes > spec.limits.max_bytes:
         raise DiskLimitError(f"the body is larger than {spec.limits.max_bytes} bytes.", where="limits.max_bytes")
     return merged, path
+
+
+def open_binary(path: Path) -> BinaryIO:
+    """Open a file for reading bytes."""
+    return path.open("rb")
 
 
 def _sidecar(

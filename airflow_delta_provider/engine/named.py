@@ -1,0 +1,85 @@
+"""A side that knows whether it is the source or the target, and says so in every refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_delta_provider.adapters.side import SAMPLE_ROWS, Column, Order, RangeCost, Request, Side
+from airflow_delta_provider.core.errors import DeltaError
+from airflow_delta_provider.core.types import LogicalType
+
+
+class NamedSide:
+    """Passes everything on to a side; a refusal's message then begins with ``source:`` or ``target:``."""
+
+    def __init__(self, name: str, side: Side) -> None:
+        self.name = name
+        self.inner = side
+        self.kind = side.kind
+        self.where = side.where
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """As ``Side.columns``."""
+        with named(self.name):
+            return self.inner.columns
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """As ``Side.primary_key``."""
+        with named(self.name):
+            return self.inner.primary_key
+
+    def resolve(self, types: Mapping[str, LogicalType]) -> Side:
+        """As ``Side.resolve``."""
+        with named(self.name):
+            return NamedSide(self.name, self.inner.resolve(types))
+
+    def order(self, key: tuple[str, ...], key_types: tuple[LogicalType, ...]) -> Order:
+        """As ``Side.order``."""
+        with named(self.name):
+            return self.inner.order(key, key_types)
+
+    def range_cost(self, key: tuple[str, ...]) -> RangeCost:
+        """As ``Side.range_cost``."""
+        with named(self.name):
+            return self.inner.range_cost(key)
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """As ``Side.read``."""
+        with named(self.name):
+            yield from self.inner.read(request)
+
+    def sample(self, key: tuple[str, ...], rows: int = SAMPLE_ROWS) -> pa.Table:
+        """As ``Side.sample``."""
+        with named(self.name):
+            return self.inner.sample(key, rows)
+
+    def estimate_rows(self) -> int | None:
+        """As ``Side.estimate_rows``."""
+        with named(self.name):
+            return self.inner.estimate_rows()
+
+    def facts(self) -> dict[str, Any]:
+        """As ``Side.facts``."""
+        with named(self.name):
+            return self.inner.facts()
+
+    def close(self) -> None:
+        """As ``Side.close``."""
+        self.inner.close()
+
+
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """Name the side in every refusal raised inside."""
+    try:
+        yield
+    except DeltaError as error:
+        if error.message.startswith(f"{name}:"):
+            raise
+        raise type(error)(f"{name}: {error.message}", where=error.where or name) from error
