@@ -13,6 +13,15 @@ from airflow_delta_provider.core.types import LogicalType
 SWEEP = Path(__file__).resolve().parent / "vectors" / "example" / "sweep"
 TEXT = [LogicalType("text")]
 SCHEMA_VERSION = "stock@1"
+FIRST_ROWS = {
+    "A1": ["5", "1.5"],
+    "B2": ["7", "2"],
+    "C3": ["1", "9.99"],
+    "D4": ["0", "3.1"],
+    "E5": ["12", "4"],
+    "F6": ["3", "0.5"],
+}
+"""What the first worked sweep reads."""
 
 
 def sha(data):

@@ -96,6 +96,13 @@ class Tally:
                 self.source_skipped += seen.outcome in (LEFT_OUT, REFUSED)
                 self.source_duplicate += seen.outcome == REPEATED
 
+    def add_unchanged(self, keys: int) -> None:
+        """Count keys that were present and whose row is as it was."""
+        self.counts["read"] += keys
+        self.counts["unchanged"] += keys
+        self.dispositions["present"] += keys
+        self.source_rows += keys
+
     def add_null_keys(self, rows: int) -> None:
         """Count rows that were set aside for a NULL in their key."""
         self.counts["read"] += rows

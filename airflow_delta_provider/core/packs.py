@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +76,7 @@ class PackWriter:
         self._sha256 = hashlib.sha256()
         self._tree = merkle.Accumulator()
         self._lines: list[bytes] = []
+        self._leaves: list[bytes] = []
         self._held_bytes = 0
         self._bytes = 0
         self._first = b""
@@ -86,8 +87,40 @@ class PackWriter:
 
         Raises: UnsortedStreamError (DELTA_INPUT_ORDER); PackLimitError (DELTA_PACK_LIMIT) for a line over 8 MiB.
         """
-        if self._last is not None and sort_key <= self._last:
-            raise UnsortedStreamError(f"entries: key {sort_key.hex()} after {self._last.hex()}.", where="entries")
+        self._check_order((sort_key,))
+        self._add(sort_key, line, merkle.leaf_hash(line))
+
+    def extend(self, sort_keys: Sequence[bytes], lines: Sequence[bytes], leaves: Sequence[bytes]) -> None:
+        """Add many lines in key order, whose leaf hashes are known.
+
+        Raises: as `add`.
+        """
+        self._check_order(sort_keys)
+        start = 0
+        while start < len(lines):
+            room = PACK_ENTRIES_MAX - len(self._lines)
+            chunk = lines[start : start + room]
+            size = sum(map(len, chunk)) + len(chunk)
+            if not chunk or self._held_bytes + size > PACK_BYTES_MAX:
+                self._add(sort_keys[start], lines[start], leaves[start])
+                start += 1
+                continue
+            if not self._lines:
+                self._first = sort_keys[start]
+            self._lines += chunk
+            self._leaves += leaves[start : start + len(chunk)]
+            self._held_bytes += size
+            start += len(chunk)
+
+    def _check_order(self, sort_keys: Sequence[bytes]) -> None:
+        last = self._last
+        for sort_key in sort_keys:
+            if last is not None and sort_key <= last:
+                raise UnsortedStreamError(f"entries: key {sort_key.hex()} after {last.hex()}.", where="entries")
+            last = sort_key
+        self._last = last
+
+    def _add(self, sort_key: bytes, line: bytes, leaf: bytes) -> None:
         size = len(line) + 1
         if size > PACK_BYTES_MAX:
             raise PackLimitError(f"One entry has {size} bytes, a pack at most {PACK_BYTES_MAX}.", where=sort_key.hex())
@@ -96,21 +129,20 @@ class PackWriter:
         if not self._lines:
             self._first = sort_key
         self._lines.append(line)
+        self._leaves.append(leaf)
         self._held_bytes += size
-        self._last = sort_key
 
     def _flush(self) -> None:
         if not self._lines:
             return
         data, start = b"\n".join(self._lines) + b"\n", self._tree.size
-        leaves = merkle.leaf_hashes(self._lines)
-        nodes = _add_nodes(self._tree, leaves)
+        nodes = _add_nodes(self._tree, self._leaves)
         digest = hashlib.sha256(data).hexdigest()
-        self.rows.append(PackRow(len(data), self._first, nodes, len(leaves), digest, start))
+        self.rows.append(PackRow(len(data), self._first, nodes, len(self._leaves), digest, start))
         self._put(data)
         self._sha256.update(data)
         self._bytes += len(data)
-        self._lines, self._held_bytes = [], 0
+        self._lines, self._leaves, self._held_bytes = [], [], 0
 
     def close(self) -> dict[str, Any]:
         """Return the body block; nothing may be added afterwards."""
@@ -209,6 +241,14 @@ def parse_pack(data: bytes) -> list[Entry]:
     return entries
 
 
+def packs_of_range(rows: Sequence[PackRow], key_range: KeyBounds) -> Sequence[PackRow]:
+    """Return the packs that can hold keys of a range."""
+    lower, upper = key_range
+    firsts = [row.first for row in rows]
+    start = 0 if lower is None else max(0, bisect_right(firsts, lower) - 1)
+    return rows[start : len(rows) if upper is None else bisect_left(firsts, upper)]
+
+
 def read_entries(
     rows: Sequence[PackRow], read: Callable[[str], bytes], key_range: KeyBounds = (None, None)
 ) -> Iterator[Entry]:
@@ -218,12 +258,8 @@ def read_entries(
     Raises: as `read_pack`; UnsortedStreamError where entries do not ascend.
     """
     lower, upper = key_range
-    firsts = [row.first for row in rows]
-    at = 0 if lower is None else max(0, bisect_right(firsts, lower) - 1)
     last: bytes | None = None
-    for row in rows[at:]:
-        if upper is not None and row.first >= upper:
-            return
+    for row in packs_of_range(rows, key_range):
         for entry in read_pack(read(row.sha256), row):
             if last is not None and entry.sort_key <= last:
                 raise UnsortedStreamError(f"entries: key {entry.sort_key.hex()} after {last.hex()}.", where="entries")

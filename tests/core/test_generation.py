@@ -6,6 +6,7 @@ import random
 
 import pytest
 import sweeping
+from sweeping import FIRST_ROWS as FIRST
 from sweeping import SWEEP, Store, merge, sort_key, sweep
 
 from airflow_delta_provider.core import generation, generations, packs
@@ -23,14 +24,6 @@ from airflow_delta_provider.core.errors import (
     UnsortedStreamError,
 )
 
-FIRST = {
-    "A1": ["5", "1.5"],
-    "B2": ["7", "2"],
-    "C3": ["1", "9.99"],
-    "D4": ["0", "3.1"],
-    "E5": ["12", "4"],
-    "F6": ["3", "0.5"],
-}
 SECOND = {
     "A1": ["5", "1.5"],
     "B2": ["8", "2"],

@@ -1,0 +1,201 @@
+"""A sweep in batches: runs of unchanged keys pass as whole lists, only the others are looked at one by one (S11).
+
+What comes out is what `generation.classify` gives; this is the way that keeps up with the reading of the side.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow_delta_provider.core import merkle
+from airflow_delta_provider.core.errors import GenerationContractError, PackDigestError, UnsortedStreamError
+from airflow_delta_provider.core.generation import Change, Entry, Seen, Tally, take_step
+from airflow_delta_provider.core.ids import sha256_hex
+from airflow_delta_provider.core.packs import KeyBounds, PackRow, PackWriter, packs_of_range, parse_pack
+
+WINDOW_KEYS: Final = 1024
+"""Keys that are compared as one list."""
+
+_HEAD = re.compile(
+    rb'\{"disposition":"([a-z]+)","head":\{"previous":(?:null|".{64}"),"row_digest":(?:null|"(.{64})"),"version":'
+)
+_TAIL = re.compile(rb'"sort_key":"([0-9a-f]*)"\}\n')
+"""Both ends of an entry line, in a pack that was proved before. Neither can stand inside a key: its quotes are escaped."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryBatch:
+    """Entries of the predecessor. Shape: lists of one length; ``present`` is the row digest, None unless present."""
+
+    sort_keys: list[bytes]
+    present: list[str | None]
+    lines: list[bytes]
+    leaves: list[bytes]
+
+    def entry(self, place: int) -> Entry:
+        """Return one entry in full."""
+        return parse_pack(self.lines[place] + b"\n")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenBatch:
+    """Keys that this sweep sees.
+
+    Shape: lists of one length; ``digests`` holds the row digest, None for every other outcome than a row; ``seen``
+    returns one of them in full, and is asked only where something is not unchanged.
+    """
+
+    sort_keys: list[bytes]
+    digests: list[str | None]
+    seen: Callable[[int], Seen]
+
+
+def read_batches(
+    rows: Sequence[PackRow], read: Callable[[str], bytes], key_range: KeyBounds = (None, None)
+) -> Iterator[EntryBatch]:
+    """Yield the entries of a key range, one pack a batch, each proved by its row of a checked index.
+
+    Raises: PackDigestError, GenerationContractError, UnsortedStreamError.
+    """
+    lower, upper = key_range
+    for row in packs_of_range(rows, key_range):
+        batch = _read_batch(read(row.sha256), row)
+        start = 0 if lower is None else bisect_left(batch.sort_keys, lower)
+        stop = len(batch.sort_keys) if upper is None else bisect_left(batch.sort_keys, upper)
+        part = slice(start, stop)
+        yield EntryBatch(batch.sort_keys[part], batch.present[part], batch.lines[part], batch.leaves[part])
+
+
+def _read_batch(data: bytes, row: PackRow) -> EntryBatch:
+    lines = data.split(b"\n")
+    leaves = merkle.leaf_hashes(lines[:-1])
+    whole = lines.pop() == b"" and (len(lines), len(data)) == (row.records, row.pack_bytes)
+    proved = whole and tuple(merkle.aligned_nodes(leaves, row.start)) == row.nodes
+    if not proved or sha256_hex(data) != row.sha256:
+        raise PackDigestError("A pack is not what the index says.", where=f"pack at entry {row.start}")
+    heads, tails = _HEAD.findall(data), _TAIL.findall(data)
+    if not len(heads) == len(tails) == len(lines):
+        raise GenerationContractError("A line of a pack is no entry.", where=f"pack at entry {row.start}")
+    sort_keys = [bytes.fromhex(sort_key.decode()) for sort_key in tails]
+    present = [digest.decode() if disposition == b"present" else None for disposition, digest in heads]
+    return EntryBatch(sort_keys, present, lines, leaves)
+
+
+class _Cursor:
+    """A place in a stream of batches whose keys ascend strictly; ``batch`` is None at the end."""
+
+    def __init__(self, batches: Iterator[Any], what: str) -> None:
+        self.batch: Any = None
+        self.place = 0
+        self._batches = batches
+        self._what = what
+        self._last: bytes | None = None
+        self.advance(0)
+
+    @property
+    def left(self) -> int:
+        return len(self.batch.sort_keys) - self.place
+
+    @property
+    def key(self) -> bytes:
+        key: bytes = self.batch.sort_keys[self.place]
+        return key
+
+    def advance(self, count: int) -> None:
+        """Go on by some keys of the batch, and to the next batch where it ends."""
+        self.place += count
+        while self.batch is None or self.left == 0:
+            self.batch, self.place = next(self._batches, None), 0
+            if self.batch is None:
+                return
+            for key in self.batch.sort_keys:
+                if self._last is not None and key <= self._last:
+                    raise UnsortedStreamError(
+                        f"{self._what}: key {key.hex()} after {self._last.hex()}.", where=self._what
+                    )
+                self._last = key
+
+
+def sweep_batches(
+    before: Iterator[EntryBatch],
+    seen: Iterator[SeenBatch],
+    key_json: Callable[[bytes], bytes],
+    tally: Tally,
+    writer: PackWriter,
+) -> Iterator[list[Change]]:
+    """Merge the predecessor with what this sweep sees: entries go to ``writer``, changes are yielded in key order.
+
+    Raises: UnsortedStreamError (DELTA_INPUT_ORDER) where keys do not ascend strictly.
+    """
+    olds, news = _Cursor(before, "predecessor"), _Cursor(seen, "target")
+    while olds.batch is not None or news.batch is not None:
+        count = _common(olds, news) if olds.batch is not None and news.batch is not None else 0
+        if count:
+            changes = _aligned(olds, news, count, key_json, tally, writer)
+            olds.advance(count)
+            news.advance(count)
+        else:
+            changes = _single(olds, news, key_json, tally, writer)
+        if changes:
+            yield changes
+
+
+def _common(olds: _Cursor, news: _Cursor) -> int:
+    """Return how many next keys are the same on both sides, within one window."""
+    count = min(olds.left, news.left, WINDOW_KEYS)
+    old = olds.batch.sort_keys[olds.place : olds.place + count]
+    new = news.batch.sort_keys[news.place : news.place + count]
+    if old == new:
+        return count
+    return next(place for place, (one, other) in enumerate(zip(old, new, strict=True)) if one != other)
+
+
+def _aligned(
+    olds: _Cursor,
+    news: _Cursor,
+    count: int,
+    key_json: Callable[[bytes], bytes],
+    tally: Tally,
+    writer: PackWriter,
+) -> list[Change]:
+    """Take the steps of keys that stand on both sides."""
+    part = slice(olds.place, olds.place + count)
+    lines, leaves, present = olds.batch.lines[part], olds.batch.leaves[part], olds.batch.present[part]
+    digests = news.batch.digests[news.place : news.place + count]
+    changes, others = list[Change](), 0
+    if present != digests or None in present:
+        for place, (old, new) in enumerate(zip(present, digests, strict=True)):
+            if old == new and old is not None:
+                continue
+            others += 1
+            entry, row = olds.batch.entry(olds.place + place), news.batch.seen(news.place + place)
+            step = take_step(entry, row, key_json)
+            tally.add(entry, row, step)
+            lines[place], leaves[place] = step.entry.line, merkle.leaf_hash(step.entry.line)
+            if step.change is not None:
+                changes.append(step.change)
+    tally.add_unchanged(count - others)
+    writer.extend(olds.batch.sort_keys[part], lines, leaves)
+    return changes
+
+
+def _single(
+    olds: _Cursor, news: _Cursor, key_json: Callable[[bytes], bytes], tally: Tally, writer: PackWriter
+) -> list[Change]:
+    """Take the step of one key that stands on one side."""
+    entry: Entry | None = None
+    row: Seen | None = None
+    if news.batch is None or (olds.batch is not None and olds.key < news.key):
+        entry = olds.batch.entry(olds.place)
+        olds.advance(1)
+    else:
+        row = news.batch.seen(news.place)
+        news.advance(1)
+    step = take_step(entry, row, key_json)
+    tally.add(entry, row, step)
+    writer.add(step.entry.sort_key, step.entry.line)
+    return [] if step.change is None else [step.change]
