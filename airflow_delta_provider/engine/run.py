@@ -236,7 +236,7 @@ def _merge(results: list[_ShardResult], spec: Spec, folder: Path) -> tuple[Merge
     inputs = [MergeInput(one.manifest, one.summary, partial(open_binary, one.body)) for one in results]
     with path.open("wb") as out:
         merged = merge_manifests(inputs, out)
-    if spec.limits.max_bytes is not None and merged.facts.bytes > spec.limits.max_bytes:
+    if spec.limits.max_bytes is not None and merged.facts.body_bytes > spec.limits.max_bytes:
         raise DiskLimitError(f"the body is larger than {spec.limits.max_bytes} bytes.", where="limits.max_bytes")
     return merged, path
 
