@@ -109,6 +109,8 @@ class PostgresqlDialect(Dialect):
         text = self.written(connection, statement)
         forms = [column.native.form for column in columns]
         connection.execute(f"SAVEPOINT {SAVEPOINT}")
+        if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+            connection.execute("SET LOCAL client_encoding = 'SQL_ASCII'")  # else text that is no UTF-8 fails
         copy = open_copy(
             connection, f"COPY ({text}) TO STDOUT (FORMAT binary)".encode(), encrypted=catalog.encrypted(connection)
         )
@@ -125,6 +127,7 @@ class PostgresqlDialect(Dialect):
                 copy.stop()
             if not connection.closed:
                 connection.execute(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
+                connection.execute(f"RELEASE SAVEPOINT {SAVEPOINT}")
 
     def written(self, connection: Any, statement: Statement) -> str:
         """Return a statement as one text."""

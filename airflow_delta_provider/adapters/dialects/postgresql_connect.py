@@ -35,16 +35,28 @@ def connector(uri: str) -> Callable[[], Any]:
         try:
             asked = conninfo_to_dict(plain)
         except psycopg.ProgrammingError:
-            raise ConnectError(
-                "The PostgreSQL URI cannot be read; special characters must be percent-encoded."
-            ) from None
+            raise _unreadable() from None
+        if not _plausible(asked):
+            raise _unreadable()
         try:
-            return psycopg.connect(make_conninfo(**{**DEFAULTS, **asked, "client_encoding": "UTF8"}))
+            whole: dict[str, Any] = {**DEFAULTS, **asked, "client_encoding": "UTF8"}
+            return psycopg.connect(make_conninfo(**whole))
         except (psycopg.Error, UnicodeError) as error:
             refusal = _refusal(error, asked)
         raise refusal
 
     return connect
+
+
+def _unreadable() -> ConnectError:
+    return ConnectError("The PostgreSQL address cannot be read; special characters must be percent-encoded.")
+
+
+def _plausible(asked: dict[str, Any]) -> bool:
+    """Tell host and port from pieces of a password whose ``@``, ``:`` or ``/`` was not encoded."""
+    ports = str(asked.get("port") or "").replace(",", "")
+    host = str(asked.get("host") or "")
+    return (not ports or ports.isdigit()) and (host.startswith(("/", "@")) or not set(host) & set("@/?# "))
 
 
 def _refusal(error: BaseException, asked: dict[str, Any]) -> DeltaError:

@@ -152,7 +152,7 @@ def _mapped(types: dict[int, CatalogType], text: Text, found: CatalogType, modif
         return _ADVICE["composite" if found.sort == "c" else "range"]
     known = found.schema == "pg_catalog" or found.name == "citext"
     if known and found.name in _TEXTS:
-        padded = found.name == "bpchar" and modifier > 4
+        padded = found.name == "bpchar"  # blank-trimmed even where no length is declared, or a query lost it
         length = modifier - 4 if found.name in ("varchar", "bpchar") and modifier > 4 else None
         return _text(text, Form("char" if padded else "text"), length, _TEXTS[found.name])
     if known and found.name in ("bit", "varbit"):
@@ -207,8 +207,6 @@ def _sort(mapped: _Mapped, text: Text, field: str, found: CatalogType, collation
         return (f"{field}::{mapped.convert}", PLAIN, False) if mapped.convert else (field, PLAIN, True)
     if text.encoding not in ("UTF8", "SQL_ASCII", "LATIN1"):
         return f"convert_to({field}::text, 'UTF8')", PLAIN, False
-    if found.name == "bpchar" and mapped.form.name in ("text", "rawtext"):
-        return "", PLAIN, False  # no declared length: the value keeps its blanks, but every comparison drops them
     plain = found.name in ("text", "varchar") and found.schema == "pg_catalog"
     if plain and collation in text.by_code_point:
         return field, collation, True
