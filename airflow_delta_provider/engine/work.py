@@ -1,0 +1,200 @@
+"""What the steps of one run leave for each other in the store: the plan, its shards, notes, and the receipt at the end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from airflow_delta_provider.core import jsonc
+from airflow_delta_provider.core.errors import DeltaError, InputShardError, StoreConflictError, StoreMissingError
+from airflow_delta_provider.core.plan import KeyRange
+from airflow_delta_provider.core.spec import Spec, parse_spec
+from airflow_delta_provider.core.store import blobs, layout
+from airflow_delta_provider.core.store.store import Store
+from airflow_delta_provider.core.submanifest import Shared
+
+PLAN_FORMAT = "delta-plan/1"
+SHARD_FORMAT = "delta-shard/1"
+NOTE_BYTES_MAX = 2**20
+PLAN_BYTES_MAX = 8 * 2**20
+_NOTE = b"delta-note/1\0"
+_RECEIPT = b"delta-receipt/1\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all shards of one plan share.
+
+    Shape: ``spec`` is the specification as it was rendered, ``${ENV}`` unreplaced, so that it holds no secret;
+    ``documents`` has the digests of ``schema``, ``contract`` and ``structure``; ``identity`` is that of `Shared`;
+    ``shards`` is how many there are; ``planned_ms`` when the plan was made, None without a limit of time.
+    """
+
+    digest: str
+    spec: Spec
+    documents: dict[str, str]
+    pair: dict[str, str]
+    identity: str
+    shards: int
+    planned_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One planned shard: its place in the plan, counted from 0, its key range, and the range for people."""
+
+    digest: str
+    plan: Plan
+    number: int
+    key_range: KeyRange
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work folder of one unfinished run in a store; ``slot_hex`` is the digest that names the run."""
+
+    store: Store
+    slot_hex: str
+
+    def put(self, content: bytes | BinaryIO) -> str:
+        """Store bytes, or all bytes of a seekable file, and return their digest."""
+        return blobs.put_work(self.store, self.slot_hex, content)
+
+    def get(self, digest_hex: str, limit_bytes: int = PLAN_BYTES_MAX) -> bytes:
+        """Return the bytes of an artifact. Raises: InputShardError where it is gone, InputDigestError, StoreConflictError."""
+        try:
+            return blobs.get_work(self.store, self.slot_hex, digest_hex, limit_bytes)
+        except StoreMissingError:
+            raise self._gone(digest_hex) from None
+
+    def open(self, digest_hex: str) -> BinaryIO:
+        """Return a seekable stream over an artifact; who reads all of it must hash it. Raises: as `get`."""
+        try:
+            return blobs.open_work(self.store, self.slot_hex, digest_hex)
+        except StoreMissingError:
+            raise self._gone(digest_hex) from None
+
+    def fetch(self, digest_hex: str, path: Path) -> None:
+        """Copy an artifact into a local file, checked against its digest. Raises: as `get`."""
+        hasher = hashlib.sha256()
+        with self.open(digest_hex) as stream, path.open("wb") as file:
+            while chunk := stream.read(blobs.CHUNK_BYTES):
+                hasher.update(chunk)
+                file.write(chunk)
+        if hasher.hexdigest() != digest_hex:
+            raise StoreConflictError(f"Stored under {digest_hex}, the bytes hash to {hasher.hexdigest()}.")
+
+    def note(self, about: str, facts: Mapping[str, Any]) -> None:
+        """Leave volatile facts about an artifact; the first note stays. No verdict depends on them."""
+        self.store.create(self._named(_NOTE, about), jsonc.dumps(dict(facts)))
+
+    def noted(self, about: str) -> dict[str, Any] | None:
+        """Return the facts noted about an artifact, None where there are none."""
+        try:
+            found = jsonc.loads(self.store.read(self._named(_NOTE, about), NOTE_BYTES_MAX))
+        except StoreMissingError:
+            return None
+        return found if isinstance(found, dict) else None
+
+    def receipt(self, shards: Sequence[str], parts: Sequence[str]) -> str | None:
+        """Return the manifest that a finished merge of these inputs published, None where there was none."""
+        try:
+            found = self.store.read(self._receipt_path(shards, parts), 64).decode("ascii")
+        except StoreMissingError:
+            return None
+        blobs.get_blob(self.store, layout.checked_digest(found))
+        return found
+
+    def finish(self, shards: Sequence[str], parts: Sequence[str], manifest: str, *, keep: set[str]) -> None:
+        """Leave a receipt for what was merged, then remove all work but ``keep``, sub-manifests first.
+
+        Killed at any moment, what is left is either all inputs of the merge, or the receipt.
+        """
+        receipt = self._receipt_path(shards, parts)
+        self.store.remove_work(receipt)
+        self.store.create(receipt, manifest.encode())
+        folder = layout.work_folder(self.slot_hex)
+        for digest in parts:
+            self.store.remove_work(layout.work_path(self.slot_hex, digest))
+        for path in list(self.store.list(folder)):
+            name = path.rsplit("/", 1)[-1]
+            if layout.is_digest(name) and name not in keep and path != receipt:
+                self.store.remove_work(path)
+
+    def _gone(self, digest_hex: str) -> InputShardError:
+        return InputShardError(f"{digest_hex} is not in the work folder of this run.", where=digest_hex)
+
+    def _receipt_path(self, shards: Sequence[str], parts: Sequence[str]) -> str:
+        return self._named(_RECEIPT, ",".join(sorted(set(shards))) + ";" + ",".join(sorted(set(parts))))
+
+    def _named(self, kind: bytes, about: str) -> str:
+        return layout.work_path(self.slot_hex, hashlib.sha256(kind + about.encode()).hexdigest())
+
+
+def write_plan(work: Work, spec: Spec, shared: Shared, ranges: Sequence[KeyRange], planned_ms: int | None) -> list[str]:
+    """Store the shared documents, the plan and its shards; return the digests of the shards in key order."""
+    named = {name: blobs.put_blob(work.store, getattr(shared, name)) for name in ("schema", "contract", "structure")}
+    plan = work.put(
+        jsonc.dumps(
+            {
+                "documents": named,
+                "format": PLAN_FORMAT,
+                "identity": shared.identity,
+                "pair": dict(shared.context.pair),
+                "planned_ms": planned_ms,
+                "shards": len(ranges),
+                "spec": json.dumps(spec.form),
+            }
+        )
+    )
+    return [
+        work.put(
+            jsonc.dumps(
+                {
+                    "format": SHARD_FORMAT,
+                    "key_range": key_range.document(),
+                    "label": key_range.label(shared.key_types),
+                    "number": number,
+                    "plan": plan,
+                }
+            )
+        )
+        for number, key_range in enumerate(ranges)
+    ]
+
+
+def read_shards(work: Work, digests: Iterable[str]) -> list[Shard]:
+    """Return planned shards with their plans. Raises: InputShardError (DELTA_INPUT_SHARD), InputDigestError."""
+    plans: dict[str, Plan] = {}
+    shards = []
+    for digest in digests:
+        found = _document(work, digest, SHARD_FORMAT)
+        if found["plan"] not in plans:
+            plans[found["plan"]] = _read_plan(work, found["plan"])
+        bounds = [found["key_range"][side] for side in ("lower", "upper")]
+        key_range = KeyRange(*(None if bound is None else bytes.fromhex(bound) for bound in bounds))
+        shards.append(Shard(digest, plans[found["plan"]], found["number"], key_range, found["label"]))
+    return shards
+
+
+def _read_plan(work: Work, digest_hex: str) -> Plan:
+    found = _document(work, digest_hex, PLAN_FORMAT)
+    members = ("documents", "pair", "identity", "shards", "planned_ms")
+    return Plan(digest_hex, parse_spec(json.loads(found["spec"])), *(found[member] for member in members))
+
+
+def _document(work: Work, digest_hex: str, kind: str) -> dict[str, Any]:
+    try:
+        found = jsonc.loads(work.get(digest_hex))
+    except InputShardError:
+        raise
+    except DeltaError as error:
+        raise InputShardError(f"{str(digest_hex)[:80]} is no planned shard: {error.message}") from error
+    if not isinstance(found, dict) or found.get("format") != kind:
+        raise InputShardError(f"{digest_hex} is no document of format {kind}.", where=digest_hex)
+    return found
