@@ -13,10 +13,20 @@ from airflow_delta_provider.core.errors import (
     InputPathError,
     SideReadError,
     StoreMissingError,
+    StoreReadError,
+    StoreRetiredError,
     StoreWriteError,
 )
 
-UNREADABLE = (ConnectError, SideReadError, InputPathError, StoreMissingError, StoreWriteError)
+UNREADABLE = (
+    ConnectError,
+    SideReadError,
+    InputPathError,
+    StoreMissingError,
+    StoreReadError,
+    StoreRetiredError,
+    StoreWriteError,
+)
 """Refusals that mean: could not read or write."""
 PROGRESS_INTERVAL_S = 5.0
 

@@ -10,6 +10,7 @@ from typing import Any
 import airflow_delta_provider
 
 CATEGORIES = ("added", "dropped", "value_diverged")
+EXPORTS = ("jsonl", "json", "parquet", "csv", "html", "junit", "sql")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -19,6 +20,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _compare_commands(commands)
     _read_commands(commands)
+    _evidence_commands(commands)
     return parser
 
 
@@ -73,6 +75,47 @@ def _read_commands(commands: Any) -> None:
     _json(log)
     conformance = _add(commands, "conformance", "run published vector files", "conformance")
     conformance.add_argument("folder", metavar="FOLDER")
+
+
+def _evidence_commands(commands: Any) -> None:
+    init = _add(commands, "init", "write an annotated specification from two addresses or paths", "init")
+    init.add_argument("source", metavar="SOURCE", help="URI of a database, or path of files, that is held to be true")
+    init.add_argument("target", metavar="TARGET", help="the one that is under test")
+    for side in ("source", "target"):
+        init.add_argument(f"--{side}-table", metavar="T", help=f"table of the {side}, where it is a database")
+    init.add_argument("--key", metavar="C[,C...]", help="key columns, where the sides declare no primary key")
+    init.add_argument("--name", metavar="NAME", help="name of the pair; a-z 0-9 _ - (the target's table or file)")
+    init.add_argument("-o", "--output", metavar="FILE", help="where to write it (stdout); never over a file")
+    export = _add(commands, "export", "write a manifest and its records in another form", "export")
+    export.add_argument("digest", metavar="DIGEST")
+    _store(export)
+    export.add_argument("--to", required=True, choices=EXPORTS)
+    export.add_argument("-o", "--output", metavar="FILE", help="where to write it (stdout)")
+    export.add_argument("--records", type=_count, metavar="N", help="html: how many records the page shows (2000)")
+    export.add_argument("--table", metavar="T", help="sql: name of the table (from the target's label)")
+    export.add_argument("--spreadsheet", action="store_true", help="csv: put ' before what a spreadsheet would execute")
+    _trust(export)
+    verify = _add(commands, "verify", "check manifest, signature, log, body and documents; or a whole store", "verify")
+    verify.add_argument("what", nargs="?", metavar="DIGEST|PAIR", help="manifest, or pair id, specification or name")
+    verify.add_argument("--store", metavar="URI", help="folder or address of the append-only store")
+    verify.add_argument("--audit", action="store_true", help="walk the whole store, and list what nothing names")
+    verify.add_argument("--anchor", action="append", metavar="FILE", help="an anchor kept elsewhere that must hold")
+    _trust(verify)
+    _json(verify)
+    prove = _add(commands, "prove", "write one file that proves records of a manifest", "prove")
+    prove.add_argument("digest", metavar="DIGEST")
+    prove.add_argument("records", nargs="*", metavar="RECORD_ID")
+    _store(prove)
+    prove.add_argument("--category", choices=CATEGORIES, help="all records of one category, provably complete")
+    prove.add_argument("-o", "--output", metavar="FILE", help="where to write it (stdout)")
+    check_proof = _add(commands, "check-proof", "check such a file; no store is needed", "prove")
+    check_proof.add_argument("file", metavar="FILE")
+    _trust(check_proof)
+    _json(check_proof)
+
+
+def _trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--trust", metavar="FILE", help="trust document, or one public key in PEM")
 
 
 def _positive(text: str) -> int:
