@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta_provider.core.carriers import unified_batches
 from airflow_delta_provider.core.types import KEY_BYTES
 
 SORT_BYTES = 192 * 1024 * 1024
@@ -48,7 +49,7 @@ def sort_batches(
 
 
 def _sorted(batches: list[pa.RecordBatch]) -> pa.Table:
-    table = pa.Table.from_batches(batches)
+    table = pa.Table.from_batches(unified_batches(batches))
     return table.take(pc.sort_indices(table, sort_keys=[(KEY_BYTES, "ascending")])).combine_chunks()
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta_provider.core import keyvec, rules
+from airflow_delta_provider.core.carriers import unified
 from airflow_delta_provider.core.errors import UnsortedStreamError, shown
 from airflow_delta_provider.core.keys import decode_key
 from airflow_delta_provider.core.keyset import Keys, flat_true, index_array
@@ -116,8 +117,8 @@ class Block:
         """Return these rows and then the other's."""
         return Block(
             self.keys.joined(other.keys),
-            [pa.concat_arrays(both) for both in zip(self.values, other.values, strict=True)],
-            [pa.concat_arrays(both) for both in zip(self.raw_key, other.raw_key, strict=True)],
+            [pa.concat_arrays(unified(both)) for both in zip(self.values, other.values, strict=True)],
+            [pa.concat_arrays(unified(both)) for both in zip(self.raw_key, other.raw_key, strict=True)],
             self.repeats | other.repeats,
         )
 
@@ -184,7 +185,8 @@ def _with_key_bytes(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
             typed = rules.apply_key_rules(list(column.rules), typed, layout.side)
         except rules.UnparsedValue as error:
             raise error.error(
-                f"{layout.side}: key column {shown(column.name)!r} holds {shown(error.text)!r}, which {error.reason}.", where=layout.side
+                f"{layout.side}: key column {shown(column.name)!r} holds {shown(error.text)!r}, which {error.reason}.",
+                where=layout.side,
             ) from error
         arrays.append(typed.array)
         carriers.append(typed.type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import json
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,40 +22,44 @@ SPILL_ROWS = 16_384
 
 
 def spill_side(opened: Opened, name: str, folder: Path) -> Path:
-    """Read one side's whole key range once, sort it, and return the file that holds it; its index stands beside it.
+    """Read one side's whole key range once, sort it, and return the index of the files that hold it.
 
     Disk: about the size of the compared columns. Raises: what the side raises.
     """
     layout = opened.layout(name, opened.key_range)
     ordered = opened.order(name) is Order.PROMISED
     request = opened.request(name, opened.key_range, ordered=ordered)
-    path = folder / f"{name}.arrow"
-    index: list[str] = []
-    with closing(Prefetched(lambda: opened.side(name).read(request), name)) as batches:
+    path = folder / f"{name}.index"
+    index: list[tuple[str, str, int]] = []
+    with closing(Prefetched(lambda: opened.side(name).read(request), name)) as batches, ExitStack() as files:
         keyed = stream.keyed_batches(batches, layout)
         rows = keyed if ordered else sort_batches(keyed, folder=str(folder))
-        writer = None
-        with pa.OSFile(str(path), "wb") as file:
-            for batch in rows:
-                writer = writer or pa.ipc.new_file(file, batch.schema)
-                for start in range(0, batch.num_rows, SPILL_ROWS):
-                    part = batch.slice(start, SPILL_ROWS)
-                    index.append(part.column(KEY_BYTES)[0].as_py().hex())
-                    writer.write_batch(part)
-            if writer is not None:
-                writer.close()
-    path.with_suffix(".index").write_text(json.dumps(index))
+        writers: dict[pa.Schema, tuple[str, pa.ipc.RecordBatchFileWriter, list[int]]] = {}
+        for batch in rows:
+            if batch.schema not in writers:
+                part = f"{name}-{len(writers)}.arrow"
+                writer = files.enter_context(pa.ipc.new_file(str(folder / part), batch.schema))
+                writers[batch.schema] = (part, writer, [0])
+            part, writer, written = writers[batch.schema]
+            for start in range(0, batch.num_rows, SPILL_ROWS):
+                rows_part = batch.slice(start, SPILL_ROWS)
+                index.append((rows_part.column(KEY_BYTES)[0].as_py().hex(), part, written[0]))
+                writer.write_batch(rows_part)
+                written[0] += 1
+    path.write_text(json.dumps(index))
     return path
 
 
 def read_spilled(path: Path, key_range: KeyRange) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a spilled side that may hold keys of a range, in order."""
-    firsts = [bytes.fromhex(first) for first in json.loads(path.with_suffix(".index").read_text())]
+    index = json.loads(path.read_text())
+    firsts = [bytes.fromhex(first) for first, _, _ in index]
     start = 0 if key_range.lower is None else max(0, bisect.bisect_left(firsts, key_range.lower) - 1)
     stop = len(firsts) if key_range.upper is None else bisect.bisect_left(firsts, key_range.upper)
-    if start >= stop:
-        return
-    with pa.memory_map(str(path)) as file:
-        reader = pa.ipc.open_file(file)
-        for number in range(start, stop):
-            yield reader.get_batch(number)
+    with ExitStack() as files:
+        readers: dict[str, pa.ipc.RecordBatchFileReader] = {}
+        for _, part, number in index[start:stop]:
+            if part not in readers:
+                file = files.enter_context(pa.memory_map(str(path.parent / part)))
+                readers[part] = pa.ipc.open_file(file)
+            yield readers[part].get_batch(number)
