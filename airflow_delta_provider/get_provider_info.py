@@ -1,14 +1,76 @@
-"""What this package tells Airflow about itself; Airflow reads it on every start, so it imports nothing."""
+"""What this package tells Airflow about itself; Airflow reads it on every start, so it imports next to nothing."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from airflow_delta_provider import __version__
+
+_TEXT = {"type": ["string", "null"], "default": None}
+_NAME = "Delta manifests"
+
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's description, in the form of Airflow's ``provider_info.schema.json``."""
+    package = "airflow_delta_provider"
     return {
         "package-name": "airflow-delta-provider",
-        "name": "Delta manifests",
+        "name": _NAME,
         "description": "Sharded data reconciliation: signed, byte-reproducible delta manifests.",
+        "versions": [__version__],
+        "integrations": [
+            {
+                "integration-name": _NAME,
+                "external-doc-url": "https://pypi.org/project/airflow-delta-provider/",
+                "tags": ["software"],
+            }
+        ],
+        "operators": [
+            {
+                "integration-name": _NAME,
+                "python-modules": [f"{package}.operators.shards", f"{package}.operators.manifests"],
+            }
+        ],
+        "hooks": [{"integration-name": _NAME, "python-modules": [f"{package}.hooks.store", f"{package}.hooks.signer"]}],
+        "connection-types": [
+            {
+                "connection-type": "delta_store",
+                "hook-class-name": f"{package}.hooks.store.DeltaStoreHook",
+                "hook-name": "Delta store",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema", "login", "password", "port"],
+                    "relabeling": {"host": "Address"},
+                    "placeholders": {"host": "file:///srv/deltas"},
+                },
+                "conn-fields": {
+                    "trust": {
+                        "label": "Trust document",
+                        "description": "File with the trust document, or with one public key in PEM.",
+                        "schema": _TEXT,
+                    }
+                },
+            },
+            {
+                "connection-type": "delta_signer",
+                "hook-class-name": f"{package}.hooks.signer.DeltaSignerHook",
+                "hook-name": "Delta signer",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["host", "schema", "login", "port"],
+                    "relabeling": {"password": "Private key (PEM)"},
+                    "placeholders": {"password": "-----BEGIN PRIVATE KEY-----\\n..."},
+                },
+                "conn-fields": {
+                    "private_key": {
+                        "label": "Private key (PEM, several lines)",
+                        "description": "Instead of the password, which holds one line.",
+                        "schema": {**_TEXT, "format": "multiline"},
+                    },
+                    "passphrase": {
+                        "label": "Passphrase",
+                        "description": "Where the private key is under one.",
+                        "schema": {**_TEXT, "format": "password"},
+                    },
+                },
+            },
+        ],
     }

@@ -1,0 +1,1 @@
+"""Airflow connections: the store, the signer, the key of keyed digests, and the sides."""

@@ -1,0 +1,200 @@
+"""Plan, compare, build and merge: the tasks that turn two tables into one published manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_delta_provider._compat import Context, TriggerRule, conf
+from airflow_delta_provider.operators.common import (
+    DeltaOperator,
+    log_group,
+    refusals_fail_without_retry,
+    show_shard,
+    spec_of,
+)
+
+
+class PlanShardsOperator(DeltaOperator):
+    """Open both sides, fix what is compared and how, and cut the key space into shards.
+
+    :param spec: the reconciliation: a map as in a specification file, or the name of a YAML file beside the Dag
+        (templated, every text in it: ``table``, ``query``, ``filter``, ``key_range`` may use the data interval or params).
+    :param shards: how many shards to aim for; without it the specification's ``shards`` decide.
+    :return: digests of the planned shards in key order, for ``expand``.
+    :raises AirflowFailException: a refusal, such as DELTA_SPEC_FIELD, or DELTA_LIMIT beyond ``[core] max_map_length``.
+    """
+
+    template_fields: Sequence[str] = ("spec", "store_conn_id")
+    template_fields_renderers = {"spec": "json"}  # noqa: RUF012 - Airflow's own form
+    template_ext: Sequence[str] = (".yaml", ".yml")
+    ui_color = "#dce9f5"
+
+    def __init__(self, *, spec: Mapping[str, Any] | str, shards: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.spec = spec
+        self.shards = shards
+
+    def execute(self, context: Context) -> list[str]:
+        """Plan, and store the shards."""
+        from airflow_delta_provider.engine import steps
+        from airflow_delta_provider.hooks.keys import hmac_key_for
+        from airflow_delta_provider.hooks.sides import open_side
+
+        with refusals_fail_without_retry(), log_group(self.log, "Plan shards"):
+            spec = spec_of(self.spec)
+            planned = steps.plan(
+                spec,
+                self.work(context),
+                open_side,
+                hmac_key=hmac_key_for(spec),
+                shards=self.shards,
+                shards_max=conf.getint("core", "max_map_length"),
+            )
+            rows = {name: "?" if count is None else count for name, count in planned.rows_estimate.items()}
+            self.log.info(
+                "%d shards; about %s source rows, %s target rows", len(planned.shards), rows["source"], rows["target"]
+            )
+        return planned.shards
+
+
+class CompareShardOperator(DeltaOperator):
+    """Compare one shard of both sides and store what differs.
+
+    Safe to repeat: the same data gives the same bytes under the same digest.
+
+    :param shard: digest of one planned shard (templated); map over it.
+    :return: digest of the stored raw comparison.
+    :raises AirflowFailException: a refusal, such as DELTA_KEY_DUPLICATE. A lost connection is retried.
+    """
+
+    template_fields: Sequence[str] = ("shard", "store_conn_id")
+    ui_color = "#dce9f5"
+
+    def __init__(self, *, shard: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.shard = shard
+
+    def execute(self, context: Context) -> str:
+        """Read both sides and compare."""
+        from airflow_delta_provider.engine import steps
+        from airflow_delta_provider.hooks.keys import hmac_key_for
+        from airflow_delta_provider.hooks.sides import open_side
+
+        with refusals_fail_without_retry(), log_group(self.log, "Compare shard"):
+            compared = steps.compare(self.shard, self.work(context), open_side, key_of=hmac_key_for)
+            shard, rows = compared.shard, compared.population
+            show_shard(context, shard.label)
+            self.log.info(
+                "Shard %d of %d: %d source rows, %d target rows, %d differ",
+                shard.number + 1,
+                shard.plan.shards,
+                rows["source"]["rows"],
+                rows["target"]["rows"],
+                compared.records,
+            )
+        return compared.digest
+
+
+class BuildSubManifestOperator(DeltaOperator):
+    """Write the canonical records of one compared shard and its sub-manifest.
+
+    :param shard: digest of the planned shard (templated).
+    :param comparison: digest of its raw comparison (templated).
+    :return: digest of the sub-manifest.
+    :raises AirflowFailException: a refusal, such as DELTA_INPUT_SHARD.
+    """
+
+    template_fields: Sequence[str] = ("comparison", "shard", "store_conn_id")
+    ui_color = "#dce9f5"
+
+    def __init__(self, *, shard: str, comparison: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.shard = shard
+        self.comparison = comparison
+
+    def execute(self, context: Context) -> str:
+        """Build and store the sub-manifest."""
+        from airflow_delta_provider.engine import steps
+
+        with refusals_fail_without_retry(), log_group(self.log, "Build sub-manifest"):
+            built = steps.build(self.shard, self.comparison, self.work(context))
+            show_shard(context, built.shard.label)
+            self.log.info("Shard %d of %d: %d records", built.shard.number + 1, built.shard.plan.shards, built.records)
+        return built.digest
+
+
+class MergeManifestOperator(DeltaOperator):
+    """Merge the sub-manifests of all planned shards into one manifest, sign it, and publish it.
+
+    A hole never yields a manifest: every planned shard must have its sub-manifest, whatever became of its tasks. The
+    trigger rule is ``none_failed``, so that skipped shards are refused here and not passed over.
+
+    :param shards: digests of all planned shards (templated).
+    :param parts: digests of their sub-manifests, in any order (templated).
+    :param signer_conn_id: connection of type ``delta_signer``; without it the manifest is not signed (templated).
+    :param on_rerun: what a rerun of the same task run does where it computes another manifest than was published:
+        ``reuse`` (that one stands), ``recompute`` (the new one is logged as well) or ``refuse``.
+    :return: the manifest id.
+    :raises AirflowFailException: a refusal, such as DELTA_MERGE_GAP.
+    """
+
+    template_fields: Sequence[str] = ("parts", "shards", "signer_conn_id", "store_conn_id")
+    ui_color = "#c5dcf0"
+
+    def __init__(
+        self,
+        *,
+        shards: Sequence[str],
+        parts: Sequence[str],
+        signer_conn_id: str | None = None,
+        on_rerun: str = "reuse",
+        trigger_rule: str = TriggerRule.NONE_FAILED,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(trigger_rule=trigger_rule, **kwargs)
+        self.shards = shards
+        self.parts = parts
+        self.signer_conn_id = signer_conn_id
+        self.on_rerun = on_rerun
+
+    def execute(self, context: Context) -> str:
+        """Merge, sign, publish, and clear the work folder."""
+        from airflow_delta_provider.core.store.slots import run_slot
+        from airflow_delta_provider.engine import steps
+
+        ti = context["ti"]
+        run = {"dag_id": ti.dag_id, "map_index": ti.map_index, "run_id": ti.run_id, "task_id": ti.task_id}
+        with refusals_fail_without_retry(), log_group(self.log, "Merge and publish"):
+            shards, parts = digests(self.shards), digests(self.parts)
+            self.log.info("%d sub-manifests for %d shards", len(parts), len(shards))
+            published = steps.merge(
+                shards,
+                parts,
+                self.work(context),
+                slot_hex=run_slot(ti.dag_id, ti.run_id, ti.task_id, ti.map_index),
+                sign=self._sign(),
+                on_rerun=self.on_rerun,
+                facts={"airflow": {**run, "try_number": ti.try_number}},
+            )
+            if published.receipt is None:
+                self.log.info("An earlier try had published manifest %s", published.manifest)
+            elif published.receipt.reused:
+                computed = published.receipt.computed
+                self.log.warning("This run published %s before; %s was computed now", published.manifest, computed)
+            else:
+                self.log.info("Manifest %s, log entry %d", published.manifest, published.receipt.seq)
+        return published.manifest
+
+    def _sign(self) -> Any:
+        if not self.signer_conn_id:
+            return None
+        from airflow_delta_provider.core.signing import envelope_signer
+        from airflow_delta_provider.hooks.signer import DeltaSignerHook
+
+        return envelope_signer(DeltaSignerHook(self.signer_conn_id).get_conn())
+
+
+def digests(given: Sequence[str] | None) -> list[str]:
+    """Return what a mapped task pushed, in one request; the tasks that pushed nothing are absent, as a hole."""
+    return [] if given is None else [digest for digest in given[:] if digest is not None]

@@ -1,0 +1,80 @@
+"""One specification as a whole graph: plan, each shard compared and built on its own, one merge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_delta_provider._compat import TaskGroup, XComArg, task_group
+from airflow_delta_provider.operators.common import STORE_CONN_ID
+from airflow_delta_provider.operators.manifests import VerifyManifestOperator
+from airflow_delta_provider.operators.shards import (
+    BuildSubManifestOperator,
+    CompareShardOperator,
+    MergeManifestOperator,
+    PlanShardsOperator,
+)
+
+
+class Reconciliation(TaskGroup):
+    """The task group of one reconciliation; ``manifest`` is the id of what it publishes, for the tasks that follow."""
+
+    manifest: XComArg
+
+
+def reconcile(
+    spec: Mapping[str, Any] | str,
+    *,
+    group_id: str = "reconcile",
+    store_conn_id: str = STORE_CONN_ID,
+    signer_conn_id: str | None = None,
+    shards: int | None = None,
+    on_rerun: str = "reuse",
+    verify: bool = False,
+    trust: str | None = None,
+    shard_args: Mapping[str, Any] | None = None,
+    default_args: Mapping[str, Any] | None = None,
+) -> Reconciliation:
+    """Return a task group that compares two data sets and publishes one manifest. Call it inside a Dag.
+
+    The group holds ``plan``, the mapped group ``shards`` with ``compare`` and ``build`` for each shard, ``merge``, and
+    with ``verify`` a task of that name. Use the group for the order of tasks and its ``manifest`` as an argument:
+    ``migrate >> orders`` and ``CheckManifestOperator(manifest=orders.manifest, ...)``.
+
+    :param spec: as of `PlanShardsOperator`.
+    :param group_id: id of the group; the second reconciliation of a Dag needs another.
+    :param shards: how many shards to aim for.
+    :param signer_conn_id: connection of the signing key; without it nothing is signed.
+    :param on_rerun: as of `MergeManifestOperator`.
+    :param verify: verify the manifest, and with ``trust`` its signature, after the merge.
+    :param shard_args: more arguments for the tasks of each shard, such as ``pool``, ``retries``, ``execution_timeout``.
+    :param default_args: as of a task group.
+    """
+    group = Reconciliation(group_id=group_id, default_args=dict(default_args or {}))
+    merge_task_id = group.child_id("merge")
+    shared: dict[str, Any] = {"merge_task_id": merge_task_id, "store_conn_id": store_conn_id}
+    more = dict(shard_args or {})
+    with group:
+        plan = PlanShardsOperator(task_id="plan", spec=spec, shards=shards, **shared)
+
+        @task_group(group_id="shards")
+        def each_shard(shard: Any) -> Any:
+            compare = CompareShardOperator(task_id="compare", shard=shard, **shared, **more)
+            return BuildSubManifestOperator(
+                task_id="build", shard=shard, comparison=compare.output, **shared, **more
+            ).output
+
+        merge = MergeManifestOperator(
+            task_id="merge",
+            shards=plan.output,
+            parts=each_shard.expand(shard=plan.output),
+            signer_conn_id=signer_conn_id,
+            on_rerun=on_rerun,
+            store_conn_id=store_conn_id,
+        )
+        group.manifest = merge.output
+        if verify:
+            group.manifest = VerifyManifestOperator(
+                task_id="verify", manifest=merge.output, store_conn_id=store_conn_id, trust=trust
+            ).output
+    return group

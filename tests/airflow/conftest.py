@@ -1,0 +1,42 @@
+"""An Airflow of our own for each test process: its home, its migrated metadata, its connections; nothing outside is read."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HOME = Path(tempfile.mkdtemp(prefix="delta-airflow-"))
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+(HOME / "dags").mkdir()
+os.environ |= {
+    "AIRFLOW_HOME": str(HOME),
+    "AIRFLOW__CORE__DAGS_FOLDER": str(HOME / "dags"),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME}/airflow.db",
+    "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
+    "AIRFLOW__DAG_PROCESSOR__DISABLE_BUNDLE_VERSIONING": "True",
+}
+DEPRECATED = "error::airflow.utils.deprecation_tools.DeprecatedImportWarning"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Make an import from a deprecated place an error in every test of this folder."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings(DEPRECATED))
+
+
+@pytest.fixture(scope="session")
+def metadata() -> Iterator[None]:
+    """Airflow's metadata database, migrated once for this process."""
+    from airflow.utils.db import initdb
+
+    initdb()
+    yield
