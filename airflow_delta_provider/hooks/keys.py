@@ -37,11 +37,12 @@ def read_trust(path: str) -> Trust:
 
     Raises: TrustError, SignKeyError, InputPathError.
     """
-    from airflow_delta_provider.core.trust import TRUST_BYTES_MAX, parse_trust, trust_key
+    from airflow_delta_provider.core.trust import TRUST_BYTES_MAX
+    from airflow_delta_provider.core.verify_signature import load_trust
 
     try:
         with Path(path).open("rb") as file:
             data = file.read(TRUST_BYTES_MAX + 1)
     except OSError as error:
         raise InputPathError(f"trust document {path}: {error.strerror}.", where=path) from error
-    return trust_key(data) if data.lstrip().startswith(b"-----BEGIN") else parse_trust(data)
+    return load_trust(data)

@@ -51,25 +51,25 @@ class VerifyManifestOperator(BaseOperator):
 
     def execute(self, context: Context) -> str:
         """Verify, and report all findings."""
-        from airflow_delta_provider.engine.audit import audit
+        from airflow_delta_provider.core.verify_store import VERIFIED, verify_published
         from airflow_delta_provider.hooks.store import DeltaStoreHook
 
         with refusals_fail_without_retry(), log_group(self.log, "Verify manifest"):
             hook = DeltaStoreHook(self.store_conn_id)
             trust = hook.trust(self.trust)
             if self.require_signature and trust is None:
-                raise AirflowFailException(
-                    "A signature is required, but there is nothing to trust by: give trust, or name it in the connection."
-                )
-            found = audit(hook.get_conn(), self.manifest, trust)
-            ignored = ("DELTA_SIGNATURE_UNTRUSTED",) if self.require_signature is False else ()
-            findings = [finding for finding in found.verification.findings if finding.code not in ignored]
-            self.log.info("%d findings, signed by %d trusted keys", len(findings), len(found.signers))
-            for finding in findings[:FINDINGS_SHOWN]:
+                raise AirflowFailException("A signature is required, but neither the task nor the store names a trust.")
+            check, _ = verify_published(hook.get_conn(), self.manifest, trust=trust)
+            self.log.info("%d findings; signature %s", len(check.findings), check.signature.status)
+            for finding in check.findings[:FINDINGS_SHOWN]:
                 self.log.error("[%s] %s: %s", finding.code, finding.place, finding.sentence)
-        if findings:
-            codes = ", ".join(dict.fromkeys(finding.code for finding in findings))
-            raise AirflowFailException(f"Manifest {self.manifest} has {len(findings)} findings: {codes}.")
+        if check.findings:
+            codes = ", ".join(dict.fromkeys(finding.code for finding in check.findings))
+            raise AirflowFailException(f"Manifest {self.manifest} has {len(check.findings)} findings: {codes}.")
+        if check.verdict != VERIFIED and self.require_signature is not False:
+            raise AirflowFailException(
+                f"Manifest {self.manifest} is {check.verdict}. {check.signature.reason}".rstrip()
+            )
         return self.manifest
 
 
