@@ -7,9 +7,9 @@ import unicodedata
 from difflib import SequenceMatcher
 from html import escape
 
-CHARS_SHOWN = 2_000
+CHARS_SHOWN = 800
 """Characters of one value that the page shows; of a longer one, those round the first difference."""
-CHARS_BEFORE = 200
+CHARS_BEFORE = 150
 ALIGNED_CHARS_MAX = 80
 """Longest differing part that is aligned character by character; a longer one is marked as a whole."""
 
