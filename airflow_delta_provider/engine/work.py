@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from airflow_delta_provider.core import jsonc
-from airflow_delta_provider.core.errors import DeltaError, InputShardError, StoreConflictError, StoreMissingError
+from airflow_delta_provider.core.errors import (
+    DeltaError,
+    InputDigestError,
+    InputShardError,
+    StoreConflictError,
+    StoreMissingError,
+)
 from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.spec import Spec, parse_spec
 from airflow_delta_provider.core.store import blobs, layout
@@ -191,7 +197,7 @@ def _read_plan(work: Work, digest_hex: str) -> Plan:
 def _document(work: Work, digest_hex: str, kind: str) -> dict[str, Any]:
     try:
         found = jsonc.loads(work.get(digest_hex))
-    except InputShardError:
+    except (InputDigestError, InputShardError):
         raise
     except DeltaError as error:
         raise InputShardError(f"{str(digest_hex)[:80]} is no planned shard: {error.message}") from error
