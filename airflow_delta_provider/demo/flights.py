@@ -143,10 +143,14 @@ def migrate(uri: str, target: Path, folder: Path) -> int:
     import psycopg
 
     dump = folder / "flights.csv"
-    with psycopg.connect(uri, options="-c timezone=UTC") as connection, connection.cursor() as cursor:
-        with dump.open("wb") as file, cursor.copy("COPY flights TO STDOUT (FORMAT csv, HEADER, NULL '\\N')") as copy:
-            for block in copy:
-                file.write(block)
+    with (
+        psycopg.connect(uri, options="-c timezone=UTC") as connection,
+        connection.cursor() as cursor,
+        cursor.copy("COPY flights TO STDOUT (FORMAT csv, HEADER, NULL '\\N')") as copy,
+        dump.open("wb") as file,
+    ):
+        for block in copy:
+            file.write(block)
     target.unlink(missing_ok=True)
     Path(f"{target}.wal").unlink(missing_ok=True)
     with duckdb.connect(str(target)) as connection:
