@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from airflow_delta_provider.cli import output
-from airflow_delta_provider.core import documents, log
-from airflow_delta_provider.core.errors import DeltaError, InputDigestError, InputManifestError, InputPolicyError
+from airflow_delta_provider.core import documents, jsonc, log
+from airflow_delta_provider.core.errors import DeltaError, InputDigestError, InputManifestError, InputPolicyError, shown
 from airflow_delta_provider.core.ids import is_digest
+from airflow_delta_provider.core.signing.dsse import parse_envelope
+from airflow_delta_provider.core.signing.statement import subject_of
 from airflow_delta_provider.core.spec import NAME, load_spec
 from airflow_delta_provider.core.store import open_store
 from airflow_delta_provider.core.store.blobs import get_blob
@@ -21,6 +23,8 @@ from airflow_delta_provider.core.store.published import open_body
 from airflow_delta_provider.core.store.store import Store
 
 RECORDS_SHOWN = 20
+RUN_FACTS = ("finished_at", "host", "dag_id", "run_id", "task_id")
+"""Facts of a sidecar that the log shows."""
 
 
 def read_manifest(store: Store, digest: str) -> documents.Document:
@@ -113,16 +117,37 @@ def find_pair(store: Store, text: str) -> str:
 
 
 def log_form(store: Store, pair_id: str) -> list[dict[str, Any]]:
-    """Return the log of a pair, newest last; a manifest's entry with its counts."""
+    """Return the log of a pair, newest last; a manifest's entry with verdict, counts, the keys its envelopes name, and run.
+
+    The key ids are hints: ``verify`` tells whether a signature holds.
+    """
     rows: list[dict[str, Any]] = []
+    signers: dict[str | None, list[str]] = {}
+    runs: dict[str | None, dict[str, Any]] = {}
     for entry in log.read_log(store, pair_id):
         row: dict[str, Any] = {"seq": entry.seq, "kind": entry.kind, "ref": entry.ref}
-        if entry.kind == "manifest":
+        if entry.kind == "envelope":
+            row["for"], row["signers"] = _signers(get_blob(store, entry.ref))
+            signers.setdefault(row["for"], []).extend(row["signers"])
+        elif entry.kind == "sidecar":
+            sidecar = jsonc.loads(get_blob(store, entry.ref))
+            facts = {**sidecar, **sidecar.get("airflow", {})}
+            row["for"], row["run"] = sidecar.get("for"), {name: facts[name] for name in RUN_FACTS if name in facts}
+            runs[row["for"]] = row["run"]
+        elif entry.kind == "manifest":
             manifest = read_manifest(store, entry.ref)
             row["categories"] = {name: part["records"] for name, part in manifest["categories"].items()}
             row["verdict"] = "equal" if not manifest["body"]["records"] else "different"
+            row["signers"] = list(dict.fromkeys(signers.get(entry.ref, ())))
+            row["run"] = runs.get(entry.ref)
         rows.append(row)
     return rows
+
+
+def _signers(data: bytes) -> tuple[str | None, list[str]]:
+    """Return the manifest that an envelope is about, and the keys that it names; nothing of it is verified."""
+    envelope = parse_envelope(data)
+    return subject_of(envelope.payload), [one.keyid for one in envelope.signatures if one.keyid]
 
 
 def print_log(arguments: argparse.Namespace) -> int:
@@ -134,6 +159,12 @@ def print_log(arguments: argparse.Namespace) -> int:
         output.print_json({"pair": {"id": pair_id, **log.read_pair(store, pair_id)}, "entries": rows})
         return 0
     for row in rows:
-        counts = " ".join(f"{name}={count}" for name, count in row.get("categories", {}).items())
-        print(f"{row['seq']:>6} {row['kind']:10} {row['ref']} {row.get('verdict', '')} {counts}".rstrip())
+        print(f"{row['seq']:>6} {row['kind']:10} {row['ref']} {_said(row)}".rstrip())
     return 0
+
+
+def _said(row: dict[str, Any]) -> str:
+    words = [row.get("verdict", ""), *(f"{name}={count}" for name, count in row.get("categories", {}).items())]
+    words += [f"signer={shown(keyid)[:16]}" for keyid in row.get("signers", ())]
+    words += [f"{name}={shown(value)}" for name, value in (row.get("run") or {}).items()]
+    return " ".join(word for word in words if word)
