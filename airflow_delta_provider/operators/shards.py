@@ -146,7 +146,7 @@ class MergeManifestOperator(DeltaOperator):
         self,
         *,
         shards: Sequence[str],
-        parts: Sequence[str],
+        parts: Sequence[str] | str,
         signer_conn_id: str | None = None,
         on_rerun: str = "reuse",
         trigger_rule: str = TriggerRule.NONE_FAILED,
@@ -195,6 +195,11 @@ class MergeManifestOperator(DeltaOperator):
         return envelope_signer(DeltaSignerHook(self.signer_conn_id).get_conn())
 
 
-def digests(given: Sequence[str] | None) -> list[str]:
-    """Return what a mapped task pushed, in one request; the tasks that pushed nothing are absent, as a hole."""
-    return [] if given is None else [digest for digest in given[:] if digest is not None]
+def digests(given: Sequence[str] | str | None) -> list[str]:
+    """Return what a mapped task pushed, in one request; the tasks that pushed nothing are absent, as a hole.
+
+    Of a mapped group with one member Airflow hands over the value itself, and of one without members nothing.
+    """
+    if given is None or isinstance(given, str):
+        return [] if given is None else [given]
+    return [digest for digest in given[:] if digest is not None]

@@ -40,3 +40,25 @@ def metadata() -> Iterator[None]:
 
     initdb()
     yield
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two tables that differ, behind the connections ``old`` and ``new``, and an empty store; the folder of all three.
+
+    Of 90 source rows every tenth diverges in the target (8 of them), one is dropped and one added.
+    """
+    from airflow_runs import connection_text, write_table
+
+    write_table(tmp_path / "old.db", [(number, 2 * number, f"secret-{number}") for number in range(90)])
+    write_table(
+        tmp_path / "new.db",
+        [(number, 2 * number + (number % 10 == 0), f"secret-{number}") for number in range(1, 91) if number != 90]
+        + [(500, 1, "secret-500")],
+    )
+    for name in ("old", "new"):
+        conn = connection_text(conn_type="sqlite", host=str(tmp_path / f"{name}.db"))
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", conn)
+    store = connection_text(conn_type="delta_store", host=(tmp_path / "store").as_uri())
+    monkeypatch.setenv("AIRFLOW_CONN_DELTA_STORE_DEFAULT", store)
+    return tmp_path
