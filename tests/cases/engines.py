@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +59,9 @@ def at_hand() -> tuple[str, ...]:
     named = os.environ.get("DELTA_CASES_ENGINES")
     if named:
         return tuple(engine for engine in ENGINES if engine in named.replace(",", " ").split())
-    readable = importlib.util.find_spec("airflow_delta_provider.adapters.dialects.mysql") is not None
+    from airflow_delta_provider.adapters.open import ENGINES as READ
+
+    readable = "mysql" in READ
     everything = os.environ.get("DELTA_REQUIRE_ALL") == "1"
     return tuple(
         engine
