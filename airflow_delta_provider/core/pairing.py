@@ -15,7 +15,7 @@ from airflow_delta_provider.core.errors import (
     shown,
 )
 from airflow_delta_provider.core.spec import Spec
-from airflow_delta_provider.core.types import LogicalType
+from airflow_delta_provider.core.types import KEEP_COLUMN, KEY_BYTES, LogicalType
 
 
 class ColumnLike(Protocol):
@@ -68,6 +68,9 @@ class Names:
             if first is None or second is None:
                 side, missing = ("source", source_name) if first is None else ("target", target_name)
                 raise SpecColumnError(f"columns.map: the {side} has no column {shown(missing)!r}.", where="columns.map")
+            if first in mapped_sources or second in mapped_targets:
+                twice = first if first in mapped_sources else second
+                raise SpecValueError(f"columns.map names column {shown(twice)!r} twice.", where="columns.map")
             self.partner[first] = second
             mapped_sources.add(first)
             mapped_targets.add(second)
@@ -91,9 +94,20 @@ class Names:
         return self.origin.get(target_name), target_name
 
     def documented(self, name: str, where: str) -> str:
-        """Return the name under which documents speak of a column: the target's, else the source's."""
+        """Return the name under which documents speak of a column: the target's, else the source's.
+
+        Raises: SpecColumnError, also where that name would mean another column of the target.
+        """
         source_name, target_name = self.find(name, where)
-        return target_name if target_name is not None else str(source_name)
+        if target_name is not None:
+            return target_name
+        if source_name in self.origin:
+            raise SpecColumnError(
+                f"{where}: {shown(name)!r} is a column of the source without a partner, and the target's column of that"
+                f" name is the partner of {shown(self.origin[source_name])!r}.",
+                where=where,
+            )
+        return str(source_name)
 
 
 def pair_columns(
@@ -108,7 +122,7 @@ def pair_columns(
 
     ``ignored``: further names to exclude (columns under an ``ignore`` rule). ``primary_keys``: as declared by
     (source, target), for a specification without ``key``.
-    Raises: SpecColumnError, SpecKeyError, SpecEmptyError, SpecValueError.
+    Raises: SpecColumnError, SpecKeyError, SpecEmptyError, SpecValueError, SideNamesError.
     """
     key = _key_pairs(names, spec, primary_keys)
     excluded = {names.documented(name, "columns.exclude") for name in (*spec.exclude, *ignored)}
@@ -121,6 +135,9 @@ def pair_columns(
         for column in target
         if column.name in names.origin and column.name not in excluded and column.name not in key_targets
     )
+    for pair in (*key, *values):
+        _refuse_kept_name("source", pair.source)
+        _refuse_kept_name("target", pair.target)
     added = tuple(name for name in names.target.values() if name not in names.origin and name not in excluded)
     dropped = tuple(name for name in names.source.values() if name not in names.partner and name not in excluded)
     return Pairing(key, values, tuple(sorted(excluded, key=str.encode)), added, dropped)
@@ -146,6 +163,15 @@ def _key_pairs(names: Names, spec: Spec, primary_keys: tuple[Sequence[str], Sequ
     if not pairs:
         raise SpecEmptyError("the key has no column.", where="key")
     return tuple(pairs)
+
+
+def _refuse_kept_name(side: str, name: str) -> None:
+    if name in (KEEP_COLUMN, KEY_BYTES):
+        raise SideNamesError(
+            f"{side}: a read adds a column named {shown(name)!r} of its own; exclude that column, or read it in a query"
+            " under another name.",
+            where=side,
+        )
 
 
 def _index(side: str, columns: Iterable[str], fold: Callable[[str], str]) -> dict[str, str]:
