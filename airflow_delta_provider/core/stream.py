@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from airflow_delta_provider.core import keyvec, rules
 from airflow_delta_provider.core.carriers import unified
-from airflow_delta_provider.core.errors import UnsortedStreamError, shown
+from airflow_delta_provider.core.errors import DeltaError, UnsortedStreamError, shown
 from airflow_delta_provider.core.keys import decode_key
 from airflow_delta_provider.core.keyset import Keys, flat_true, index_array
 from airflow_delta_provider.core.spill import sort_batches
@@ -133,7 +133,7 @@ def guarded_blocks(
     """
     if not ordered:
         batches = sort_batches(keyed_batches(batches, layout), folder=folder)
-    return _refuse_repeats(_ascending(_blocks(batches, layout, counts, ordered), layout), layout)
+    return _refuse_repeats(_ascending(_blocks(batches, layout, counts, ordered), layout, counts), layout)
 
 
 def keyed_batches(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
@@ -143,6 +143,18 @@ def keyed_batches(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator
             batch = _cut_unordered(_with_key_bytes(batch, layout), layout)
         if batch.num_rows:
             yield batch
+
+
+def ascending_batches(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+    """Pass on batches that have KEY_BYTES. Raises: UnsortedStreamError where a key is below the one before it."""
+    last: Keys | None = None
+    for batch in batches:
+        keys = _keys(batch, layout)
+        _demand_order(keys, layout)
+        if last is not None and last.last_above(keys.slice(0, 1)):
+            _refuse_descent(last[0], keys[0], layout)
+        last = keys.slice(len(keys) - 1, len(keys))
+        yield batch
 
 
 def _blocks(batches: Iterable[pa.RecordBatch], layout: Layout, counts: SideCounts, ordered: bool) -> Iterator[Block]:
@@ -171,10 +183,34 @@ def _keys(batch: pa.RecordBatch, layout: Layout) -> Keys:
     arrays = [batch.column(column.name) for column in layout.key]
     carriers = [column.carrier for column in layout.key]
     types = [column.key_type for column in layout.key]
-    ints = keyvec.order_int64(arrays, carriers, types)
+    try:
+        ints = keyvec.order_int64(arrays, carriers, types)
+    except DeltaError:
+        ints = None
     if ints is not None:
         return Keys(ints, types[0])
-    return Keys(None, None, keyvec.encode_keys(arrays, carriers, types))
+    return Keys(None, None, key_bytes(arrays, carriers, layout))
+
+
+def key_bytes(arrays: list[Any], carriers: list[LogicalType], layout: Layout) -> pa.LargeBinaryArray:
+    """Return the key bytes of each row.
+
+    Raises: KeyTextError, KeyRangeError and ValueTypeError, naming side and column.
+    """
+    types = [column.key_type for column in layout.key]
+    try:
+        return keyvec.encode_keys(arrays, carriers, types)
+    except DeltaError as error:
+        for column, array, carrier in zip(layout.key, arrays, carriers, strict=True):
+            _encode_alone(column, array, carrier, layout.side)
+        raise error
+
+
+def _encode_alone(column: KeyColumn, array: Any, carrier: LogicalType, side: str) -> None:
+    try:
+        keyvec.encode_column(array, carrier, column.key_type)
+    except DeltaError as error:
+        raise type(error)(f"{side}: key column {shown(column.name)!r}: {error.message}", where=side) from error
 
 
 def _with_key_bytes(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
@@ -190,7 +226,7 @@ def _with_key_bytes(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
             ) from error
         arrays.append(typed.array)
         carriers.append(typed.type)
-    keys = keyvec.encode_keys(arrays, carriers, [column.key_type for column in layout.key])
+    keys = key_bytes(arrays, carriers, layout)
     return batch.append_column(pa.field(KEY_BYTES, pa.large_binary()), keys)
 
 
@@ -254,7 +290,8 @@ def key_text(key: bytes, types: list[LogicalType]) -> str:
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def _ascending(blocks: Iterator[Block], layout: Layout) -> Iterator[Block]:
+def _ascending(blocks: Iterator[Block], layout: Layout, counts: SideCounts) -> Iterator[Block]:
+    """Yield blocks such that no key straddles two. Of a key's rows in further blocks one is kept and the rest counted."""
     held: Block | None = None
     for block in blocks:
         if held is None:
@@ -263,8 +300,12 @@ def _ascending(blocks: Iterator[Block], layout: Layout) -> Iterator[Block]:
         if held.keys.last_above(block.keys.slice(0, 1)):
             _refuse_descent(held.keys[len(held) - 1], block.keys[0], layout)
         same = block.keys.count_upto(held.keys, len(held) - 1)
+        if same and layout.duplicates == "refuse":
+            raise RefusedKeyError("repeated", layout.side, block.keys[0])
         if same:
-            held = held.joined(block.slice(0, same))
+            known = len(held) > 1 and held.keys[len(held) - 2] == held.keys[len(held) - 1]
+            held = held if known else held.joined(block.slice(0, 1))
+            counts.duplicate_key += same - (not known)
             block = block.slice(same, len(block))
         if len(block):
             yield held

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.side import RangeCost
-from airflow_delta_provider.core import keyvec, rules
+from airflow_delta_provider.core import rules, stream
 from airflow_delta_provider.core.errors import shown
 from airflow_delta_provider.core.plan import KeyRange, choose_bounds, shard_count, tile
 from airflow_delta_provider.engine.opened import Opened, shard_bounds
@@ -64,5 +64,5 @@ def sampled_keys(opened: Opened, name: str, rows: int) -> list[bytes]:
         whole = [all(valid) for valid in zip(*(array.is_valid().to_pylist() for array in arrays), strict=True)]
         mask = pa.array(whole, pa.bool_())
         arrays = [array.filter(mask) for array in arrays]
-    keys = keyvec.encode_keys(arrays, carriers, [column.key_type for column in columns])
+    keys = stream.key_bytes(arrays, carriers, opened.layout(name, opened.key_range))
     return [key for key in keys.to_pylist() if key in opened.key_range]

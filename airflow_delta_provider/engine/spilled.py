@@ -24,7 +24,8 @@ SPILL_ROWS = 16_384
 def spill_side(opened: Opened, name: str, folder: Path) -> Path:
     """Read one side's whole key range once, sort it, and return the index of the files that hold it.
 
-    Disk: about the size of the compared columns. Raises: what the side raises.
+    Disk: about the size of the compared columns. Raises: what the side raises, and UnsortedStreamError where a side that
+    promises order does not keep it: the index would miss rows.
     """
     layout = opened.layout(name, opened.key_range)
     ordered = opened.order(name) is Order.PROMISED
@@ -33,7 +34,7 @@ def spill_side(opened: Opened, name: str, folder: Path) -> Path:
     index: list[tuple[str, str, int]] = []
     with closing(Prefetched(lambda: opened.side(name).read(request), name)) as batches, ExitStack() as files:
         keyed = stream.keyed_batches(batches, layout)
-        rows = keyed if ordered else sort_batches(keyed, folder=str(folder))
+        rows = stream.ascending_batches(keyed, layout) if ordered else sort_batches(keyed, folder=str(folder))
         writers: dict[pa.Schema, tuple[str, pa.ipc.RecordBatchFileWriter, list[int]]] = {}
         for batch in rows:
             if batch.schema not in writers:
