@@ -12,7 +12,14 @@ import pyarrow as pa
 from airflow_delta_provider.adapters.side import Order
 from airflow_delta_provider.core import stream
 from airflow_delta_provider.core.compare import Progress, Tally, compare_blocks
-from airflow_delta_provider.core.errors import DeltaError, KeyDuplicateError, KeyNullError, UnsortedStreamError, shown
+from airflow_delta_provider.core.errors import (
+    DeltaError,
+    KeyDuplicateError,
+    KeyNullError,
+    RecordLimitError,
+    UnsortedStreamError,
+    shown,
+)
 from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.rawcompare import RawWriter
 from airflow_delta_provider.core.recorded import canonical
@@ -41,19 +48,24 @@ def compare_shard(
     Raises: KeyNullError, KeyDuplicateError, RecordLimitError, DenominatorError, ValueTextError and what sides raise.
     """
     spilled = spilled or {}
+    hoped = {name for name in SIDES if name not in spilled and opened.order(name) is Order.HOPED}
     unsorted = {name for name in SIDES if name not in spilled and opened.order(name) is Order.NONE}
     while True:
         start = file.tell()
         try:
             return _compare_once(opened, key_range, file, unsorted, spilled, progress, folder, records_max)
         except UnsortedStreamError as error:
-            if error.where in unsorted or opened.order(error.where) is not Order.HOPED:
+            if error.where not in hoped - unsorted:
                 raise
             unsorted.add(error.where)
-            file.seek(start)
-            file.truncate()
+        except RecordLimitError:
+            if not hoped - unsorted:
+                raise
+            unsorted |= hoped  # rows out of order look like rows that differ
         except stream.RefusedKeyError as error:
             raise refused_key(opened, error) from None
+        file.seek(start)
+        file.truncate()
 
 
 def _compare_once(
