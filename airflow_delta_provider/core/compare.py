@@ -92,12 +92,13 @@ def compare_blocks(
         there = there.slice(cut_there, len(there)) if cut_there < len(there) else next(target, None)
         if progress is not None:
             progress(tally.source.rows, tally.target.rows)
-    while here is not None:
-        worker.alone(here, "dropped")
-        here = next(source, None)
-    while there is not None:
-        worker.alone(there, "added")
-        there = next(target, None)
+    for first, rest, category in ((here, source, "dropped"), (there, target, "added")):
+        block = first
+        while block is not None:
+            worker.alone(block, category)
+            block = next(rest, None)
+            if progress is not None:
+                progress(tally.source.rows, tally.target.rows)
     if progress is not None:
         progress(tally.source.rows, tally.target.rows)
 

@@ -16,6 +16,8 @@ import pyarrow as pa
 from airflow_delta_provider.core.errors import InputShardError, RecordLimitError
 
 FLUSH_ROWS = 16_384
+FLUSH_BYTES = 16 * 1024 * 1024
+"""Bytes of values held before they are written."""
 HEAD = b"delta_raw"
 """Name of the stream's metadata entry that holds what is known from the start."""
 SCHEMA = pa.schema(
@@ -66,6 +68,7 @@ class RawWriter:
         head = {"identity": identity, "key_range": [None if bound is None else bound.hex() for bound in key_range]}
         self._writer = pa.ipc.new_stream(file, SCHEMA.with_metadata({HEAD: orjson.dumps(head)}))
         self._rows: list[RawRecord] = []
+        self._held_bytes = 0
         self._records_max = records_max
         self.records = 0
 
@@ -74,9 +77,11 @@ class RawWriter:
         self.records += len(records)
         if self._records_max is not None and self.records > self._records_max:
             raise RecordLimitError(f"more than {self._records_max} records differ.", where="limits.max_discrepancies")
-        self._rows.extend(records)
-        if len(self._rows) >= FLUSH_ROWS:
-            self._flush()
+        for record in records:
+            self._rows.append(record)
+            self._held_bytes += len(record.sort_key) + len(record.source_value or b"") + len(record.target_value or b"")
+            if len(self._rows) >= FLUSH_ROWS or self._held_bytes >= FLUSH_BYTES:
+                self._flush()
 
     def close(self, facts: dict[str, Any]) -> None:
         """Write what is held and the facts, and end the stream."""
@@ -95,6 +100,7 @@ class RawWriter:
             columns.append(pa.nulls(len(self._rows), pa.large_string()))
             self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
             self._rows = []
+            self._held_bytes = 0
 
 
 class RawReader:
