@@ -138,8 +138,10 @@ def parse_yaml(data: bytes, where: str) -> dict[str, Any]:
 
     try:
         form = yaml.load(data, Loader=ExactLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise SpecSyntaxError(f"{where}: {' '.join(str(error).split())}.", where=where) from error
+    except RecursionError as error:
+        raise SpecSyntaxError(f"{where} is nested too deeply.", where=where) from error
     if not isinstance(form, dict):
         raise SpecSyntaxError(f"{where} holds no map.", where=where)
     return form
@@ -351,6 +353,8 @@ def _shards(form: Mapping[str, Any]) -> tuple[int, int | None, tuple[tuple[Any, 
         return rows, count, None
     if not isinstance(bounds, list) or not bounds:
         raise SpecValueError("shards.bounds is no list of keys.", where="shards.bounds")
+    if any(bound is None for bound in bounds):
+        raise SpecValueError("shards.bounds holds something else than lists of key values.", where="shards.bounds")
     return rows, count, tuple(_literals(bound, "shards.bounds") or () for bound in bounds)
 
 
