@@ -60,7 +60,8 @@ def load_trust(data: bytes) -> Trust:
 
     Raises: TrustError (DELTA_TRUST), SignKeyError (DELTA_SIGN_KEY).
     """
-    return trust_key(data) if PEM_MARK in data else parse_trust(data)
+    is_pem = PEM_MARK in data and not data.startswith(b"{")
+    return trust_key(data) if is_pem else parse_trust(data)
 
 
 def check_envelopes(
