@@ -42,11 +42,19 @@ def _postgresql(uri: str) -> Engine:
     return dialect, import_module("airflow_delta_provider.adapters.dialects.postgresql_connect").connector(uri)
 
 
+def _mysql(uri: str) -> Engine:
+    _need("pymysql", "mysql", "mysql")
+    dialect = import_module("airflow_delta_provider.adapters.dialects.mysql").MysqlDialect()
+    return dialect, import_module("airflow_delta_provider.adapters.dialects.mysql_connect").connector(uri)
+
+
 ENGINES: dict[str, Callable[[str], Engine]] = {
     "sqlite": _sqlite,
     "duckdb": _duckdb,
     "postgresql": _postgresql,
     "postgres": _postgresql,
+    "mysql": _mysql,
+    "mariadb": _mysql,
 }
 """One line a scheme: what turns an address into a dialect and a function that connects."""
 
@@ -78,8 +86,8 @@ def open_side(spec: SideSpec) -> Side:
 def open_connection(kind: str, connect: Connect, *, table: str | None = None, query: str | None = None) -> SqlSide:
     """Open a table or query over a connection that somebody else makes, such as an Airflow hook.
 
-    ``kind``: ``sqlite``, ``duckdb`` or ``postgresql``. ``connect`` gives a connection of that engine's own driver (sqlite3,
-    duckdb, psycopg), for the side alone: it is made read-only, and closed with the side. A hook that shares one DuckDB
+    ``kind``: ``sqlite``, ``duckdb``, ``postgresql`` or ``mysql``. ``connect`` gives a connection of that engine's own driver
+    (sqlite3, duckdb, psycopg, PyMySQL), for the side alone: it is made read-only, and closed with the side. A hook that shares one DuckDB
     connection gives ``connection.cursor``.
     Raises: SideSchemeError, SpecFieldError.
     """

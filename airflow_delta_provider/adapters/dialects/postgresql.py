@@ -168,10 +168,6 @@ class PostgresqlDialect(Dialect):
         """Write NULLS FIRST only where there may be NULLs: no default index serves it."""
         return f"{column.sort} ASC NULLS FIRST" if column.column.nullable else f"{column.sort} ASC"
 
-    def text_operand(self, text: str) -> str:
-        """Compare by code points, whatever the column's collation."""
-        return f'({text})::text COLLATE "C"'
-
     def keep_column(self, expression: str) -> ReadColumn:
         """Return the column that holds a filter's verdict."""
         return bool_column(expression)
