@@ -54,7 +54,9 @@ def run_dag(dag: Any, **options: Any) -> Run:
 
 def context_of(task_id: str, map_index: int = -1, **members: Any) -> dict[str, Any]:
     """Return the part of a task's context that our operators use."""
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id=task_id, map_index=map_index, try_number=1)
+    pushed: dict[str, Any] = {}
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id=task_id, map_index=map_index, try_number=1, pushed=pushed)
+    ti.xcom_push = lambda key, value: pushed.__setitem__(key, value)
     return {"ti": ti, **members}
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow_delta_provider.engine.thresholds import Measured
 
 FINDINGS_SHOWN = 20
+RETURN_KEY = "return_value"
 
 
 class VerifyManifestOperator(BaseOperator):
@@ -139,6 +140,8 @@ class CheckManifestOperator(BaseOperator, BranchMixIn):
             raise AirflowSkipException(f"Manifest {self.manifest}: " + "; ".join(map(str, beyond["skip"])) + ".")
         if self.branch is not None:
             chosen = self.beyond if beyond["branch"] else self.within
+            # Skipping ends the task by an exception, after which Airflow pushes no return value.
+            context["ti"].xcom_push(key=RETURN_KEY, value=self.manifest)
             self.do_branch(context, [chosen] if isinstance(chosen, str) else list(chosen))
         return self.manifest
 
