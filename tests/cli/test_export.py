@@ -6,10 +6,11 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
-from cli_store import EXAMPLE, HOSTILE, MANIFEST
+from cli_store import EXAMPLE, HOSTILE, MANIFEST, Folder, example, page_index
 from pyarrow import parquet
 
 from airflow_delta_provider.core import log
+from airflow_delta_provider.core.store.publish import Publication, publish
 
 BODY = "601e47be91292204d443ade2adb1475e7e4c06fca24c3a28953b582d52860c57"
 
@@ -164,3 +165,53 @@ def test_a_file_that_cannot_be_written_is_exit_3(delta, signed, tmp_path):
 def test_an_unknown_form_is_usage(delta, signed):
     """argparse says which there are."""
     assert delta("export", MANIFEST, "--store", signed, "--to", "docx").code == 2
+
+
+@pytest.fixture
+def swept(tmp_path):
+    """A store with the second sweep of the worked example, whose source is known by row digests only."""
+    folder = EXAMPLE / "sweep"
+    read = {name: (folder / f"{name}.json").read_bytes() for name in ("schema", "contract", "structure", "summary")}
+    body = (folder / "sweep1.body.jsonl").read_bytes()
+    manifest = (folder / "sweep1.manifest.json").read_bytes()
+    found = Folder(tmp_path / "swept")
+    publish(found.store, Publication(manifest=manifest, body=body, page_index=page_index(body), sidecar={}, **read))
+    return found
+
+
+SWEEP = "0ef2f7feaa7cae33601bc1cac22bf55e6c1bc6da5b54cd80b97f390cf584df5f"
+
+
+def test_a_sweep_is_exported_with_row_digests(delta, swept):
+    """A row that is gone has one cell without column; a changed one shows the digest beside each new value."""
+    lines = delta("export", SWEEP, "--store", swept, "--to", "csv").out.splitlines()
+    assert [line.split(",")[2:5] for line in lines[1:]] == [
+        ['"value_diverged"', '"B2"', '"qty"'],
+        ['"value_diverged"', '"B2"', '"price"'],
+        ['"dropped"', '"C3"', ""],
+        ['"added"', '"G7"', '"qty"'],
+        ['"added"', '"G7"', '"price"'],
+    ]
+    assert lines[1].endswith('"json","8","text"')
+    page = delta("export", SWEEP, "--store", swept, "--to", "html").out
+    assert "which column changed is not known" in page
+    assert "failed: a value was refused" in page
+    assert "rows read (adds up)" in page
+    assert "row digest" in page
+
+
+def test_a_sweep_repairs_nothing(delta, swept):
+    """Its source has digests, no values."""
+    answer = delta("export", SWEEP, "--store", swept, "--to", "sql")
+    assert (answer.code, answer.out) == (2, "")
+    assert "[DELTA_INPUT_MANIFEST]" in answer.err
+
+
+def test_a_manifest_of_digests_gives_no_statements(delta, tmp_path):
+    """There is no value to write; the refusal says what is recorded instead."""
+    found = Folder(tmp_path / "digests")
+    receipt = publish(found.store, example("detail-digests."))
+    answer = delta("export", receipt.manifest, "--store", found, "--to", "sql")
+    assert (answer.code, answer.out) == (2, "")
+    assert "[DELTA_DETAIL] The contract records digests" in answer.err
+    assert "keyed digest" in delta("export", receipt.manifest, "--store", found, "--to", "html").out
