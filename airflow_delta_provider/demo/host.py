@@ -71,6 +71,7 @@ def make_host(home: Path, connections: Mapping[str, Mapping[str, Any]]) -> Host:
     home.mkdir(parents=True, exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "PYTHONSTARTUP"))}
     settings = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
