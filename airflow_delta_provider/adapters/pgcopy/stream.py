@@ -92,11 +92,16 @@ class LibraryCopy:
 
     def stop(self) -> None:
         """Cancel and read to the end; the error that says so is what was asked for."""
-        self._connection.cancel_safe(timeout=CANCEL_TIMEOUT_S)
-        while self._message() is not None:
-            pass
-        while self._result() is not None:
-            pass
+        from psycopg import Error
+
+        try:
+            self._connection.cancel_safe(timeout=CANCEL_TIMEOUT_S)
+            while self._message() is not None:
+                pass
+            while self._result() is not None:
+                pass
+        except (Error, OSError):
+            self._pgconn.finish()
 
     def _message(self) -> Any:
         """Return the next message, or None at the end; waiting doesn't hold other threads up."""
@@ -213,15 +218,15 @@ class SocketCopy:
         """Cancel and read to the end."""
         if self._socket.fileno() < 0:
             return
-        from psycopg.errors import QueryCanceled
+        from psycopg import Error
 
         try:
             self._connection.cancel_safe(timeout=CANCEL_TIMEOUT_S)
-        except BaseException:
-            self._abandon()
-            raise
+        except (Error, OSError):
+            self._abandon()  # the server finds nobody left to send to
+            return
         self._shift()
-        with suppress(QueryCanceled):
+        with suppress(Error, OSError):  # whatever else it says: nobody waits for these rows
             for _ in self.blocks(DRAIN_ROWS, WAIT_BYTES):
                 pass
 
