@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare and publish. Exit: 0 no discrepancy, 1 discrepancies."""
     spec = load_spec(arguments.spec)
     store = open_store(arguments.store)
-    sign = _signer(arguments.sign) if arguments.sign else None
+    sign = load_sign(arguments.sign) if arguments.sign else None
     progress = output.ProgressBar(spec.name)
     try:
         outcome = reconcile(
@@ -42,7 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if outcome.records else 0
 
 
-def _signer(path: str) -> Any:
+def load_sign(path: str) -> Any:
+    """Return what signs a manifest with the private key in a PEM file. Raises: SignKeyError, OSError."""
     from airflow_delta_provider.core.signing import envelope_signer, load_signer
 
     return envelope_signer(load_signer(Path(path).read_bytes()))

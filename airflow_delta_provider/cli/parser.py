@@ -58,6 +58,14 @@ def _compare_commands(commands: Any) -> None:
     run.add_argument("--workers", type=_positive, default=None, metavar="N", help="local processes")
     run.add_argument("--sign", metavar="KEY", help="PEM file of a private key (Ed25519 or ECDSA P-256)")
     _json(run)
+    sweep = _add(commands, "sweep", "compare a data set with its own last sweep and publish what changed", "sweep")
+    sweep.add_argument("spec", metavar="SPEC", help="a specification that names a target only")
+    _store(sweep)
+    sweep.add_argument("--shards", type=_positive, metavar="N", help="how many key ranges to aim for")
+    sweep.add_argument("--workers", type=_positive, default=None, metavar="N", help="local processes")
+    sweep.add_argument("--sign", metavar="KEY", help="PEM file of a private key (Ed25519 or ECDSA P-256)")
+    sweep.add_argument("--predecessor", metavar="DIGEST", help="refuse unless this is the newest generation")
+    _json(sweep)
 
 
 def _read_commands(commands: Any) -> None:

@@ -108,6 +108,11 @@ class Tally:
         self.counts["read"] += rows
         self.counts["null_key"] += rows
 
+    def add_repeated(self, rows: int) -> None:
+        """Count further rows of repeated keys, whose step is counted already."""
+        self.counts["read"] += rows
+        self.counts["duplicate_key"] += rows
+
     def population(self) -> dict[str, Any]:
         """Return the population of the delta manifest."""
         counts = self.counts

@@ -107,6 +107,8 @@ def _scaled(text: str, scale: int) -> str:
 
 def _checked_decimal(text: str) -> str:
     if not decimals.is_canonical_decimal(text):
+        if len(text) > decimals.DECIMAL_DIGITS_MAX:
+            decimals.canonical_decimal(text)  # refuses too many digits by their own code
         raise ValueTypeError("A decimal that is carried as text is not canonical.")
     return text
 

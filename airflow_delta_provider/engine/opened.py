@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from airflow_delta_provider.adapters.side import Order, RangeCost, Request, Side
 from airflow_delta_provider.core import documents, ids, rules
@@ -53,7 +53,7 @@ class Opened:
         self.key_range = _whole_range(spec, typed)
         self.shared = _shared(self)
 
-    def __enter__(self) -> Opened:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -132,14 +132,14 @@ def open_sides(
     if spec.source is None:
         raise SpecValueError("a reconciliation needs a source.", where="source")
     if hmac_key is None:
-        hmac_key = _hmac_from_environment(spec, os.environ if environ is None else environ)
+        hmac_key = hmac_from_environment(spec, os.environ if environ is None else environ)
     if hmac_key is None and (spec.sensitive or spec.detail == "digests"):
         raise HmacKeyError("values are to be recorded as keyed digests.", where="hmac")
     opened: list[Side] = []
     try:
         for name, side_spec in (("source", spec.source), ("target", spec.target)):
             with named(name):
-                side = open_side(replace(side_spec.expanded(environ), options=_options(spec)))
+                side = open_side(replace(side_spec.expanded(environ), options=side_options(spec)))
             opened.append(NamedSide(name, side))
         source, target = opened
         names = Names(source.columns, target.columns, spec)
@@ -155,7 +155,8 @@ def open_sides(
         raise
 
 
-def _options(spec: Spec) -> dict[str, Any]:
+def side_options(spec: Spec) -> dict[str, Any]:
+    """Return the options that a specification gives its sides: how text files are read, and columns not to be shown."""
     renamed = dict(spec.column_map)
     hidden = [name for column in spec.sensitive for name in (column, renamed.get(column, column))]
     return {"csv": spec.csv, "jsonl": spec.jsonl, "hidden": list(dict.fromkeys(hidden))}
@@ -174,7 +175,8 @@ def hmac_key_of(key_id: str, secret: str) -> HmacKey:
     return HmacKey(key_id, data)
 
 
-def _hmac_from_environment(spec: Spec, environ: Mapping[str, str]) -> HmacKey | None:
+def hmac_from_environment(spec: Spec, environ: Mapping[str, str]) -> HmacKey | None:
+    """Return the key that ``hmac: {env: NAME}`` names, None without it. Raises: SpecEnvError, HmacKeyError."""
     name = spec.hmac.get("env")
     if name is None:
         return None

@@ -1,0 +1,367 @@
+"""A whole sweep in one process or over local processes: open, plan, sweep, merge, sign, publish (docs/format.md, S11)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import airflow_delta_provider
+from airflow_delta_provider.adapters.side import RangeCost
+from airflow_delta_provider.core import documents
+from airflow_delta_provider.core.errors import DiskLimitError, RecordLimitError, SideChangedError, WallLimitError
+from airflow_delta_provider.core.generations import GenerationInput, merge_generations
+from airflow_delta_provider.core.ids import sha256_hex
+from airflow_delta_provider.core.manifest import MergeInput, merge_manifests
+from airflow_delta_provider.core.plan import KeyRange, choose_bounds, shard_count, tile
+from airflow_delta_provider.core.predecessor import pack_reader
+from airflow_delta_provider.core.recorded import HmacKey
+from airflow_delta_provider.core.spec import Spec, parse_spec
+from airflow_delta_provider.core.store import blobs
+from airflow_delta_provider.core.store.publish import Publication, Sign
+from airflow_delta_provider.core.store.store import Store
+from airflow_delta_provider.core.sweeppublish import SweepPublication, SweepReceipt, publish_sweep
+from airflow_delta_provider.engine.opened import OpenSide, shard_bounds
+from airflow_delta_provider.engine.planning import BOUND_SAMPLES, WORKER_ROWS_MIN, sampled_keys
+from airflow_delta_provider.engine.run import RunProgress, open_binary, plain
+from airflow_delta_provider.engine.spilled import spill_side
+from airflow_delta_provider.engine.sweep_open import OpenedSweep, Start, open_sweep
+from airflow_delta_provider.engine.sweep_shard import SUMMARY, Packs, SweptShard, sweep_shard
+
+PACKS_A_SHARD_MIN = 4
+"""Packs of the predecessor for each shard from which on shards are cut where packs begin, so that none is read twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOutcome:
+    """What a finished sweep published: receipt, parsed documents, and the volatile facts stored beside them.
+
+    ``filter`` and ``range_label`` tell people which rows and keys it covers.
+    """
+
+    receipt: SweepReceipt
+    manifest: documents.Document
+    generation: documents.Document
+    sidecar: Mapping[str, Any]
+    filter: str | None
+    range_label: str
+
+    @property
+    def summary(self) -> documents.Document:
+        """The summary document, parsed: both of its lists are empty in a sweep."""
+        return documents.parse_summary(SUMMARY)
+
+    @property
+    def records(self) -> int:
+        """How many records the manifest holds: keys that are new, changed or absent."""
+        return int(self.manifest["body"]["records"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a worker process needs for its shards; everything in it can be pickled."""
+
+    form: dict[str, Any]
+    identity: str
+    start: Start
+    store: Store
+    folder: Path
+    deadline: float | None
+    spilled: Path | None
+    hmac_key: HmacKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One swept shard, and where its body lies."""
+
+    shard: SweptShard
+    body: Path
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A merged sweep: manifest and header of the whole key range, the pack index, and the derived page index."""
+
+    manifest: bytes
+    header: bytes
+    index: bytes
+    page_index: bytes
+
+
+def sweep(
+    spec: Spec,
+    store: Store,
+    open_side: OpenSide,
+    *,
+    shards: int | None = None,
+    workers: int = 1,
+    sign: Sign | None = None,
+    progress: RunProgress | None = None,
+    hmac_key: HmacKey | None = None,
+    predecessor: str | None = None,
+) -> SweepOutcome:
+    """Sweep a data set against the newest generation of its pair and publish manifest and generation.
+
+    Both are the same bytes for every ``shards`` and ``workers``. With more than one worker, ``open_side`` must be
+    importable and ``store`` picklable. ``predecessor``: refuse unless this is the generation to continue from.
+    Raises: every refusal of the package; nothing is published then, and packs that were stored are orphans.
+    """
+    started, clock = datetime.now(UTC), time.monotonic()
+    deadline = None if spec.limits.max_seconds is None else clock + spec.limits.max_seconds
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_sweep(spec, store, open_side, hmac_key=hmac_key, predecessor=predecessor))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-sweep-")))
+        ranges = plan_sweep_ranges(opened, count=shards, workers=workers)
+        spilled = None
+        if len(ranges) > 1 and opened.range_cost("target") is RangeCost.SCAN:
+            spilled = spill_side(opened, "target", folder)
+        key = opened.comparison.hmac_key
+        job = _Job(spec.form, opened.shared.identity, opened.start, store, folder, deadline, spilled, key)
+        workers = min(workers, len(ranges), 1 + (opened.target.estimate_rows() or 0) // WORKER_ROWS_MIN)
+        parts = _sweep_all(opened, ranges, job, open_side, workers, progress)
+        body_path = folder / "body"
+        whole = merge_swept([one.shard for one in parts], [one.body for one in parts], store, body_path)
+        _check_whole(opened, whole, deadline)
+        shard_facts = [
+            {"label": key_range.label(opened.shared.key_types), "ms": one.ms, "records": one.shard.facts.records}
+            for key_range, one in zip(ranges, parts, strict=True)
+        ]
+        sidecar = {
+            "duration_ms": round((time.monotonic() - clock) * 1000),
+            "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "host": platform.node(),
+            "process": os.getpid(),
+            "shards": shard_facts,
+            "sides": [{"facts": plain(opened.target.facts()), "side": "target"}],
+            "started_at": started.isoformat(timespec="milliseconds"),
+            "strategy": "stream",
+            "sweep": measures(whole, len(ranges)),
+            "tool": f"airflow-delta-provider {airflow_delta_provider.__version__}",
+            "workers": workers,
+        }
+        return finish(opened, whole, body_path, store, sidecar, sign)
+
+
+def finish(
+    opened: OpenedSweep, whole: Whole, body: Path, store: Store, sidecar: Mapping[str, Any], sign: Sign | None
+) -> SweepOutcome:
+    """Publish a merged sweep. Raises: as ``publish_sweep``."""
+    counts_only = opened.spec.detail == "counts"
+    with closing(open_binary(body)) as file:
+        publication = Publication(
+            manifest=whole.manifest,
+            schema=opened.shared.schema,
+            contract=opened.shared.contract,
+            structure=opened.shared.structure,
+            summary=SUMMARY,
+            body=None if counts_only else file,
+            page_index=None if counts_only else whole.page_index,
+            sidecar=sidecar,
+        )
+        receipt = publish_sweep(
+            store, SweepPublication(publication, whole.header, whole.index, opened.follows), sign=sign
+        )
+    return SweepOutcome(
+        receipt,
+        documents.parse_manifest(whole.manifest),
+        documents.parse_generation(whole.header),
+        sidecar,
+        opened.spec.filter_target,
+        opened.key_range.label(opened.shared.key_types),
+    )
+
+
+def plan_sweep_ranges(opened: OpenedSweep, *, count: int | None = None, workers: int = 1) -> list[KeyRange]:
+    """Return half-open key ranges that tile the key range of a sweep, in order.
+
+    ``count`` is how many to aim for. Bounds come from samples of the side and, where it has enough packs, are moved to
+    where a pack of the predecessor begins.
+    """
+    bounds = shard_bounds(opened.spec, opened.typed) if count is None else None
+    if bounds is not None:
+        return tile(opened.key_range, bounds)
+    asked = count if count is not None else opened.spec.shard_count
+    if asked is None and opened.range_cost("target") is RangeCost.SCAN:
+        asked = 1
+    before = [] if opened.predecessor is None else opened.predecessor.rows
+    rows = max(opened.target.estimate_rows() or 0, sum(row.records for row in before))
+    wanted = shard_count(rows, asked=asked, shard_rows=opened.spec.shard_rows)
+    if asked is None and rows >= WORKER_ROWS_MIN * workers:
+        wanted = max(wanted, workers)
+    if wanted <= 1:
+        return [opened.key_range]
+    firsts = [row.first for row in before if row.first in opened.key_range]
+    sample = sampled_keys(opened, "target", wanted * BOUND_SAMPLES)
+    chosen = choose_bounds([(keys, max(rows, 1)) for keys in (sample or firsts,) if keys], wanted)
+    if len(firsts) >= wanted * PACKS_A_SHARD_MIN:
+        chosen = [max((first for first in firsts if first <= bound), default=firsts[0]) for bound in chosen]
+    return tile(opened.key_range, chosen)
+
+
+def merge_swept(shards: Sequence[SweptShard], bodies: Sequence[Path], store: Store, out: Path) -> Whole:
+    """Merge swept shards; their body is written to ``out``. One shard that is the whole is taken as it is.
+
+    Raises: as ``merge_manifests`` and ``merge_generations``.
+    """
+    if len(shards) == 1:
+        bodies[0].replace(out)
+        one = shards[0]
+        return Whole(one.manifest, one.header, one.index, one.facts.page_index)
+    inputs = [
+        MergeInput(one.manifest, SUMMARY, partial(open_binary, body)) for one, body in zip(shards, bodies, strict=True)
+    ]
+    with out.open("wb") as file:
+        merged = merge_manifests(inputs, file)
+    read = pack_reader(store)
+    generation = merge_generations(
+        [GenerationInput(one.header, one.index, read) for one in shards],
+        documents.parse_manifest(merged.manifest),
+        sha256_hex(merged.manifest),
+    )
+    return Whole(merged.manifest, generation.header, generation.index, merged.facts.page_index)
+
+
+def measures(whole: Whole, shards: int) -> dict[str, Any]:
+    """Return what a sweep measured, each number by itself.
+
+    Shape: ``read`` rows of the key range, ``selected`` those that the filter let through, ``classified`` those that were
+    digested and compared; ``coverage`` the key range and whether a filter left rows out. Units: bytes.
+    """
+    header, manifest = documents.parse_generation(whole.header), documents.parse_manifest(whole.manifest)
+    counts = header["sweep"]
+    return {
+        "body_bytes": manifest["body"]["bytes"],
+        "classified": counts["new"] + counts["changed"] + counts["unchanged"],
+        "coverage": coverage(header),
+        "generation": header["generation"],
+        "pack_bytes": header["body"]["bytes"],
+        "packs": whole.index.count(b"\n"),
+        "read": counts["read"],
+        "selected": counts["read"] - counts["skipped"],
+        "shards": shards,
+    }
+
+
+def coverage(header: documents.Document) -> dict[str, Any]:
+    """Return what a generation covers: its key range, and ``whole`` where that is the whole key space.
+
+    Keys outside the range were not looked at: nothing is absent there.
+    """
+    bounds = header["key_range"]
+    return {"key_range": bounds, "whole": bounds["lower"] is None and bounds["upper"] is None}
+
+
+def _check_whole(opened: OpenedSweep, whole: Whole, deadline: float | None) -> None:
+    limits = opened.spec.limits
+    body = documents.parse_manifest(whole.manifest)["body"]
+    if limits.max_discrepancies is not None and body["records"] > limits.max_discrepancies:
+        sentence = f"more than {limits.max_discrepancies} records differ."
+        raise RecordLimitError(sentence, where="limits.max_discrepancies")
+    size = body["bytes"] + documents.parse_generation(whole.header)["body"]["bytes"]
+    if limits.max_bytes is not None and size > limits.max_bytes:
+        raise DiskLimitError(f"body and packs are larger than {limits.max_bytes} bytes.", where="limits.max_bytes")
+    _check_deadline(opened, deadline)
+
+
+def _check_deadline(opened: OpenedSweep, deadline: float | None) -> None:
+    if deadline is not None and time.monotonic() > deadline:
+        sentence = f"the sweep took longer than {opened.spec.limits.max_seconds} s."
+        raise WallLimitError(sentence, where="limits.max_seconds")
+
+
+def _sweep_all(
+    opened: OpenedSweep,
+    ranges: list[KeyRange],
+    job: _Job,
+    open_side: OpenSide,
+    workers: int,
+    progress: RunProgress | None,
+) -> list[_Part]:
+    expected = opened.target.estimate_rows() if progress is not None else None
+    parts: list[_Part] = []
+    finished = records = 0
+
+    def tell(rows: int) -> None:
+        if progress is not None:
+            progress(finished + rows, expected, len(parts), len(ranges))
+
+    for part in _parts(opened, ranges, job, open_side, workers, tell):
+        parts.append(part)
+        finished += part.shard.document["sweep"]["read"]
+        records += part.shard.facts.records
+        tell(0)
+        limit = opened.spec.limits.max_discrepancies
+        if limit is not None and records > limit:
+            raise RecordLimitError(f"more than {limit} records differ.", where="limits.max_discrepancies")
+    return parts
+
+
+def _parts(
+    opened: OpenedSweep,
+    ranges: list[KeyRange],
+    job: _Job,
+    open_side: OpenSide,
+    workers: int,
+    tell: Callable[[int], None],
+) -> Iterator[_Part]:
+    """Yield the parts in key order; the first shard that fails, in key order, ends the sweep."""
+    if workers <= 1:
+        for number, key_range in enumerate(ranges):
+            yield _sweep_part(opened, number, key_range, job, tell)
+        return
+    context = get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(job, open_side)) as pool:
+        futures = [pool.submit(_sweep_in_worker, number, key_range) for number, key_range in enumerate(ranges)]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+_WORKER: dict[str, Any] = {}
+
+
+def _start_worker(job: _Job, open_side: OpenSide) -> None:
+    _WORKER.update(job=job, open_side=open_side)
+
+
+def _sweep_in_worker(number: int, key_range: KeyRange) -> _Part:
+    job: _Job = _WORKER["job"]
+    if "opened" not in _WORKER:
+        spec = parse_spec(job.form, sweep=True)
+        opened = open_sweep(spec, job.store, _WORKER["open_side"], hmac_key=job.hmac_key, start=job.start)
+        if opened.shared.identity != job.identity:
+            opened.close()
+            raise SideChangedError("the columns of the side changed between plan and read.")
+        _WORKER["opened"] = opened
+    return _sweep_part(_WORKER["opened"], number, key_range, job, None)
+
+
+def _sweep_part(
+    opened: OpenedSweep, number: int, key_range: KeyRange, job: _Job, tell: Callable[[int], None] | None
+) -> _Part:
+    clock = time.monotonic()
+
+    def watch(rows: int) -> None:
+        _check_deadline(opened, job.deadline)
+        if tell is not None:
+            tell(rows)
+
+    path = job.folder / f"{number:06d}.jsonl"
+    packs = Packs(pack_reader(job.store), partial(blobs.put_blob, job.store))
+    with path.open("w+b") as body:
+        shard = sweep_shard(opened, key_range, body, packs, watch=watch, folder=str(job.folder), spilled=job.spilled)
+    return _Part(shard, path, round((time.monotonic() - clock) * 1000))
