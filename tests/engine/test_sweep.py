@@ -1,10 +1,11 @@
 """Sweeps through the engine: the worked example over a real table, and chains of random sweeps against a slow oracle."""
 
+import io
 import json
 import os
 import random
+from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 from memory_side import MemorySide, typed
 from sweep_oracle import SweepOracle, stored_lines, stored_records
@@ -24,7 +25,7 @@ from airflow_delta_provider.core.types import LogicalType
 from airflow_delta_provider.core.verify_generation import IndexedGeneration, verify_generation
 from airflow_delta_provider.core.verify_store import StoreArtifacts, verify_published
 from airflow_delta_provider.engine import opened as opened_module
-from airflow_delta_provider.engine.sweep import sweep
+from airflow_delta_provider.engine.sweep import plan_sweep_ranges, sweep
 from airflow_delta_provider.engine.sweep_open import open_sweep
 from airflow_delta_provider.engine.sweep_shard import Packs, sweep_shard
 
@@ -51,8 +52,6 @@ class StockView:
 
     @property
     def columns(self):
-        from dataclasses import replace
-
         shown = [column for column in self.inner.columns if column.name != "status"]
         return tuple(replace(one, type=LogicalType("decimal")) if one.name == "price" else one for one in shown)
 
@@ -147,13 +146,8 @@ def test_the_worked_sweep_in_two_shards_gives_the_same_generation(stock):
     fill(SECOND, "2024-01-02")
     cut = parse_spec({**form, "shards": {"bounds": [["D"]]}}, sweep=True)
     with open_sweep(cut, store, open_stock) as opened:
-        from airflow_delta_provider.engine.sweep import plan_sweep_ranges
-
         for number, key_range in enumerate(plan_sweep_ranges(opened)):
             put = []
-            body = pa.BufferOutputStream()
-            import io
-
             body = io.BytesIO()
             shard = sweep_shard(opened, key_range, body, Packs(pack_reader(store), put.append))
             stem = f"sweep1.shard{number}"
