@@ -66,14 +66,14 @@ class Host:
         return self.log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARS_SHOWN:]
 
 
-def make_host(home: Path, connections: Mapping[str, Mapping[str, Any]]) -> Host:
-    """Return an Airflow with its home at ``home``, with metadata in SQLite, these connections, and the demo's Dag."""
+def make_host(home: Path, connections: Mapping[str, Mapping[str, Any]], dags: Path = DAGS) -> Host:
+    """Return an Airflow with its home at ``home``, with metadata in SQLite, these connections and a folder of Dags."""
     home.mkdir(parents=True, exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "PYTHONSTARTUP"))}
     settings = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "AIRFLOW_HOME": str(home),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",

@@ -1,0 +1,188 @@
+"""The pages under docs/ say what the code does: each table is held against it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from airflow_delta_provider.adapters import open as adapters
+from airflow_delta_provider.adapters.files import SUFFIXES
+from airflow_delta_provider.adapters.filters import parse_filter
+from airflow_delta_provider.adapters.side import Column
+from airflow_delta_provider.core import spec
+from airflow_delta_provider.core.errors import FilterError
+from airflow_delta_provider.core.types import SCALARS, LogicalType
+
+HERE = Path(__file__).resolve()
+ROOT = HERE.parents[2]
+
+
+def load(name: str) -> ModuleType:
+    """Return a module that lies beside this one."""
+    found = importlib.util.spec_from_file_location(f"docs_{name}", HERE.with_name(f"{name}.py"))
+    assert found and found.loader
+    module = sys.modules.setdefault(found.name, importlib.util.module_from_spec(found))
+    found.loader.exec_module(module)
+    return module
+
+
+def page(name: str) -> str:
+    """Return the text of a page."""
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def cells(name: str, head: str) -> dict[str, list[str]]:
+    """Return the table of a page whose head row begins so, by its first column."""
+    lines = page(name).split(f"| {head} |", 1)[1].splitlines()[2:]
+    rows: dict[str, list[str]] = {}
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        first, *rest = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
+        rows[first.strip("`")] = rest
+    return rows
+
+
+def test_the_error_index_is_complete_and_current():
+    """Whoever looks a code up finds it. After a new class: python tests/docs/index.py."""
+    assert page("error-index.md") == load("index").page()
+
+
+def test_the_error_index_has_one_cause_and_one_remedy_for_each_code():
+    """A code that means two things means nothing to a program."""
+    kinds = load("index").kinds()
+    assert len({kind.code for kind in kinds}) == len(kinds)
+    assert [kind.__name__ for kind in kinds if not kind.remedy or not kind.__doc__] == []
+
+
+def test_every_field_of_a_specification_is_on_its_page():
+    """A field that is not written down is found by reading code, or not at all."""
+    text = page("specification.md")
+    fields = {match.split(".")[0] for match in re.findall(r"^\| `([a-z_.]+)`", text, re.M)}
+    assert fields >= spec._FIELDS
+
+
+def test_the_example_of_a_specification_is_valid_and_complete():
+    """The example is what people copy; what it leaves out, they do not find."""
+    (block,) = [block for block in load("blocks").blocks_of("docs/specification.md") if block.language == "yaml"]
+    form = spec.parse_yaml(block.text.encode(), "docs/specification.md")
+    assert spec.parse_spec(form).limits.max_bytes == 20 * 2**30
+    assert spec._FIELDS - set(form) == {"csv", "jsonl", "recheck", "strategy"}
+
+
+FILTER_COLUMNS = [
+    Column("order_id", LogicalType("int", bits=64), "bigint"),
+    Column("status", LogicalType("text"), "text"),
+    Column("customer", LogicalType("text"), "text"),
+    Column("amount", LogicalType("decimal", precision=12, scale=2), "numeric"),
+    Column("cancelled", LogicalType("bool"), "boolean"),
+    Column("created_at", LogicalType("timestamp", digits=6), "timestamp"),
+]
+
+
+def filters(note: str) -> list[str]:
+    """Return the lines of the block of filters with this note."""
+    blocks = load("blocks").blocks_of("docs/filters.md")
+    (block,) = [block for block in blocks if block.note == f"filters that are {note}"]
+    return str(block.text).splitlines()
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "sqlite", "duckdb"])
+@pytest.mark.parametrize("text", filters("taken"))
+def test_a_filter_that_the_page_allows_is_taken_in_every_dialect(text, dialect):
+    """The list is a promise."""
+    assert parse_filter(text, dialect, FILTER_COLUMNS).columns
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "sqlite", "duckdb"])
+@pytest.mark.parametrize("text", filters("refused"))
+def test_a_filter_that_the_page_refuses_is_refused_in_every_dialect(text, dialect):
+    """What means different things on two engines must not pass on either."""
+    with pytest.raises(FilterError, match="DELTA_FILTER"):
+        parse_filter(text, dialect, FILTER_COLUMNS)
+
+
+def test_every_scheme_and_ending_is_on_the_page_of_engines():
+    """An engine that is not on the page does not exist for its reader."""
+    text = page("engines.md")
+    assert [scheme for scheme in adapters.ENGINES if f"`{scheme}://" not in text] == []
+    assert [ending for ending in SUFFIXES if f"`{ending}`" not in text] == []
+
+
+def test_every_logical_type_is_on_the_page_of_engines():
+    """The table is the whole list of what can be compared."""
+    types = set(cells("engines.md", "logical type | PostgreSQL | MySQL, MariaDB | DuckDB | Arrow and Parquet"))
+    assert {*SCALARS, "array", "struct", "map"} - types == {"json"}
+
+
+def engine_types(column: int) -> list[tuple[str, str]]:
+    """Return the logical and the engine types of one column of the table."""
+    table = cells("engines.md", "logical type | PostgreSQL | MySQL, MariaDB | DuckDB | Arrow and Parquet")
+    return [(kind, name) for kind, row in table.items() for name in re.findall(r"`([^`]+)`", row[column])]
+
+
+def kinds_of(side: object) -> list[str]:
+    """Return the logical kinds of a side's columns."""
+    return [column.type.kind if column.type else f"none: {column.engine_type}" for column in side.columns]
+
+
+def test_duckdb_reads_its_types_as_the_page_says(tmp_path):
+    """A table of types that nobody runs is wrong after one release."""
+    import duckdb
+
+    types = engine_types(2)
+    columns = ", ".join(f"c{number} {name}" for number, (_, name) in enumerate(types))
+    with duckdb.connect(str(tmp_path / "t.db")) as connection:
+        connection.execute(f"CREATE TABLE t ({columns})")
+    with adapters.open_side(spec.SideSpec(uri=f"duckdb:////{tmp_path}/t.db", table="t")) as side:
+        assert kinds_of(side) == [kind for kind, _ in types]
+
+
+def test_postgresql_reads_its_types_as_the_page_says(postgresql_database):
+    """As for DuckDB."""
+    import psycopg
+
+    types = engine_types(0)
+    columns = ", ".join(f"c{number} {name}" for number, (_, name) in enumerate(types))
+    with psycopg.connect(postgresql_database) as connection:
+        connection.execute(f"CREATE TABLE t ({columns})")
+    with adapters.open_side(spec.SideSpec(uri=postgresql_database, table="public.t")) as side:
+        assert kinds_of(side) == [kind for kind, _ in types]
+
+
+def test_mariadb_reads_its_types_as_the_page_says(mariadb_database):
+    """As for DuckDB."""
+    import pymysql
+
+    types = engine_types(1)
+    columns = ", ".join(f"c{number} {name}" for number, (_, name) in enumerate(types))
+    server = re.fullmatch(r"mysql://([^:]+):([^@]+)@([^:]+):(\d+)/(\w+)", mariadb_database)
+    assert server
+    user, password, host, port, database = server.groups()
+    with pymysql.connect(host=host, port=int(port), user=user, password=password, database=database) as connection:
+        connection.cursor().execute(f"CREATE TABLE t ({columns})")
+    with adapters.open_side(spec.SideSpec(uri=mariadb_database, table="t")) as side:
+        assert kinds_of(side) == [kind for kind, _ in types]
+
+
+def test_every_dependency_has_its_line_and_every_line_its_dependency():
+    """A dependency that nobody argued for is a risk that nobody took on purpose."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = {re.split(r"[<>=;\[ !]", line)[0] for line in project["dependencies"]}
+    extras = {re.split(r"[<>=;\[ !]", line)[0] for lines in project["optional-dependencies"].values() for line in lines}
+    text = page("adr/0001-dependencies.md")
+    assert set(cells("adr/0001-dependencies.md", "dependency | what it does here | why not without")) == named
+    assert {name for name in extras if not name.startswith("apache-airflow") and f"`{name}`" not in text} == set()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "adr").glob("*.md")), ids=lambda path: path.stem)
+def test_a_decision_ends_in_what_would_violate_it(path):
+    """A decision that nothing can violate decides nothing."""
+    last = path.read_text(encoding="utf-8").rstrip().splitlines()[-1]
+    assert last.startswith("What would violate it: ")
