@@ -10,6 +10,7 @@ from typing import Any
 import airflow_delta_provider
 
 CATEGORIES = ("added", "dropped", "value_diverged")
+PATCH_RULES = ("source_authoritative", "last_writer_wins", "flag_for_review")
 EXPORTS = ("jsonl", "json", "parquet", "csv", "html", "junit", "sql")
 
 
@@ -21,6 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
     _compare_commands(commands)
     _read_commands(commands)
     _evidence_commands(commands)
+    _patch_commands(commands)
     return parser
 
 
@@ -120,6 +122,33 @@ def _evidence_commands(commands: Any) -> None:
     check_proof.add_argument("file", metavar="FILE")
     _trust(check_proof)
     _json(check_proof)
+
+
+def _patch_commands(commands: Any) -> None:
+    patch = _add(
+        commands, "patch", "make one side what the other is, under checkpoint and ledger, and prove it", "patch"
+    )
+    patch.add_argument("digest", metavar="DIGEST")
+    patch.add_argument(
+        "--spec", required=True, metavar="SPEC", help="the specification that the manifest was made from"
+    )
+    _store(patch)
+    patch.add_argument("--dry-run", action="store_true", help="show what would be written; write nothing")
+    patch.add_argument("--rule", choices=PATCH_RULES, default=PATCH_RULES[0], help="whose row wins")
+    patch.add_argument("--column", metavar="C", help="last_writer_wins: the greater value of this column wins")
+    patch.add_argument("--side", choices=("target", "source"), default="target", help="the side that is written to")
+    patch.add_argument("--max-share", default="10%", metavar="SHARE", help="largest share of rows that may change")
+    patch.add_argument("--max-age", type=_count, metavar="SECONDS", help="oldest manifest that is applied")
+    patch.add_argument("--partial-deletes", action="store_true", help="delete by a manifest over a part of the rows")
+    _trust(patch)
+    rollback = _add(commands, "rollback", "take a patch back where rows are still what it left, and prove it", "patch")
+    rollback.add_argument("patch", metavar="PATCH", help="id of the patch")
+    rollback.add_argument("--spec", required=True, metavar="SPEC")
+    _store(rollback)
+    for parser in (patch, rollback):
+        parser.add_argument("--conflicts", choices=("refuse", "skip"), default="refuse", help="rows written meanwhile")
+        parser.add_argument("--allow", action="append", metavar="NAME", help="a trigger or foreign key that may act")
+        _json(parser)
 
 
 def _trust(parser: argparse.ArgumentParser) -> None:

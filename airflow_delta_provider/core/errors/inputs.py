@@ -206,6 +206,13 @@ class PatchManifestError(DeltaError):
     remedy: ClassVar[str] = "Compare anew over the whole key space and sign the manifest."
 
 
+class PatchSideError(DeltaError):
+    """The side that would be patched is a query, a view or a file, or a table that has no transactions."""
+
+    code: ClassVar[str] = "DELTA_PATCH_SIDE"
+    remedy: ClassVar[str] = "Only tables of PostgreSQL, MySQL, MariaDB (InnoDB), SQLite and DuckDB are patched."
+
+
 class PatchWriteError(DeltaError):
     """The database refused a write; the transaction was rolled back."""
 

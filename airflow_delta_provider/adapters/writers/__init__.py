@@ -1,0 +1,1 @@
+"""Writers: one table of one engine, opened for a patch."""

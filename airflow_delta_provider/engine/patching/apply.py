@@ -1,0 +1,174 @@
+"""Plan and apply a patch: every step may be repeated after a crash and ends in the same state and the same ledger."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_delta_provider.adapters.open import open_side as open_any_side
+from airflow_delta_provider.adapters.writers.base import TableFacts, Writer
+from airflow_delta_provider.adapters.writers.open import open_writer as open_any_writer
+from airflow_delta_provider.core.errors import CheckpointMismatchError
+from airflow_delta_provider.core.ledger import find_ledgers, rolled_back
+from airflow_delta_provider.core.patch import INSERT
+from airflow_delta_provider.core.recorded import HmacKey
+from airflow_delta_provider.core.spec import Spec
+from airflow_delta_provider.core.store.store import Store
+from airflow_delta_provider.engine.opened import OpenSide, open_sides
+from airflow_delta_provider.engine.patching import transaction
+from airflow_delta_provider.engine.patching.checks import check_plan, check_source
+from airflow_delta_provider.engine.patching.context import Context, context_of, load_manifest
+from airflow_delta_provider.engine.patching.decide import Decider
+from airflow_delta_provider.engine.patching.finish import Ending, finish, finished, preview, settle
+from airflow_delta_provider.engine.patching.options import OpenWriter, PatchOptions, PatchOutcome, PatchPlan
+from airflow_delta_provider.engine.patching.prepare import Before, readable_names
+from airflow_delta_provider.engine.patching.rows import TouchedRows, other_rows
+from airflow_delta_provider.engine.patching.spool import Spool
+
+Step = Callable[[str], None]
+"""Told before each step; tests end the process there."""
+
+
+def nothing(step: str) -> None:
+    """Do nothing at a step."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A decided patch: nothing is written yet, neither to the store nor to the table."""
+
+    context: Context
+    patch_id: str
+    before: Before
+    spool: Spool
+    facts: TableFacts
+    counts: Mapping[str, int]
+
+    @property
+    def rows(self) -> TouchedRows:
+        """The rows of the written side."""
+        return self.before.rows
+
+    @property
+    def writer(self) -> Writer:
+        """The open writer."""
+        return self.before.rows.writer
+
+
+@contextmanager
+def _prepared(
+    spec: Spec,
+    store: Store,
+    manifest_id: str,
+    options: PatchOptions,
+    open_side: OpenSide,
+    open_writer: OpenWriter,
+    hmac_key: HmacKey | None,
+    seal_key: bytes | None,
+) -> Iterator[Prepared]:
+    """Verify, open, read the rows before, decide and check; the sides are closed before the writer opens."""
+    manifest, pair_id = load_manifest(store, manifest_id, options)
+    with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
+        context = context_of(opened, store, manifest_id, manifest, pair_id, options.rule, seal_key)
+        check_source(opened, context)
+        writer = open_writer(context.side_spec())
+        others = other_rows(context, opened)
+    patch_id = options.rule.patch_id(manifest_id)
+    with tempfile.TemporaryDirectory(prefix="delta-patch-") as name, writer:
+        folder = Path(name)
+        facts = writer.facts()
+        rows = TouchedRows(writer, context, readable_names(writer))
+        before = Before(context, rows, patch_id, (options.rule.name, options.rule.column), folder)
+        if not before.load():
+            before.take()
+        spool = Spool(folder / "items")
+        decider = Decider(context, rows.forms, writer, others)
+        for lines in before.lines():
+            spool.write([decider.decide(record, point, raw, rows.raw_key(record)) for record, point, raw in lines])
+        spool.close()
+        counts = transaction.planned_counts(spool)
+        yield Prepared(context, patch_id, before, spool, facts, counts)
+
+
+def plan_patch(
+    spec: Spec,
+    store: Store,
+    manifest_id: str,
+    options: PatchOptions,
+    *,
+    open_side: OpenSide = open_any_side,
+    open_writer: OpenWriter = open_any_writer,
+    hmac_key: HmacKey | None = None,
+    seal_key: bytes | None = None,
+) -> PatchPlan:
+    """Say what a patch would do; nothing is written anywhere.
+
+    Raises: PatchManifestError, PatchRuleError, PatchSideError, PatchShareError, PatchUnsafeError, and what the store
+    and the sides raise.
+    """
+    with _prepared(spec, store, manifest_id, options, open_side, open_writer, hmac_key, seal_key) as prepared:
+        check_plan(prepared.context, options, prepared.writer, prepared.facts, prepared.spool, prepared.counts)
+        return preview(
+            prepared.context, prepared.patch_id, prepared.rows, prepared.spool, prepared.counts, prepared.facts
+        )
+
+
+def apply_patch(
+    spec: Spec,
+    store: Store,
+    manifest_id: str,
+    options: PatchOptions,
+    *,
+    open_side: OpenSide = open_any_side,
+    open_writer: OpenWriter = open_any_writer,
+    hmac_key: HmacKey | None = None,
+    seal_key: bytes | None = None,
+    step: Step = nothing,
+) -> PatchOutcome:
+    """Apply a patch: checkpoint, guarded writes in one transaction, ledger, proof.
+
+    Safe to repeat: killed at any moment and started again it ends in the same rows and the same ledger; one that is
+    finished writes nothing and proves again.
+    Raises: CheckpointMismatchError (DELTA_CHECKPOINT_MISMATCH) for a patch that was rolled back, PatchWriteError, and what
+    ``plan_patch`` raises.
+    """
+    with _prepared(spec, store, manifest_id, options, open_side, open_writer, hmac_key, seal_key) as prepared:
+        context, patch_id = prepared.context, prepared.patch_id
+        ledgers = find_ledgers(store, context.pair_id, patch_id)
+        taken_back = rolled_back(store, context.pair_id, patch_id, ledgers)
+        if taken_back is not None:
+            raise CheckpointMismatchError(f"Patch {patch_id} was taken back by {taken_back}.", where=patch_id)
+        if ledgers:
+            ending = finished(context, patch_id, prepared.before.digest, ledgers[0], prepared.spool)
+        else:
+            check_plan(context, options, prepared.writer, prepared.facts, prepared.spool, prepared.counts)
+            ending = _write(prepared, options, step)
+    return finish(context, open_side, ending, step)
+
+
+def _write(prepared: Prepared, options: PatchOptions, step: Step) -> Ending:
+    return write(prepared.context, prepared.patch_id, prepared.before, prepared.spool, prepared.facts, options, step)
+
+
+def write(
+    context: Context, patch_id: str, before: Before, spool: Spool, facts: TableFacts, options: PatchOptions, step: Step
+) -> Ending:
+    """Publish the rows before, write in one transaction, publish the ledger.
+
+    What stands in the way already, before anything was published, refuses the patch without a trace.
+    """
+    skip = options.conflicts == "skip"
+    if not skip and not before.digest and transaction.decided_conflict(spool):
+        return settle(context, patch_id, "", spool, transaction.refused(spool), step)
+    step("checkpoint")
+    before.publish()
+    own = {column.own(context.side) for column in context.key}
+    keyed = any(set(unique) <= own for unique in facts.uniques)
+    inserts = transaction.planned_counts(spool)[INSERT]
+    alone = context.ruled_key or (bool(inserts) and not keyed)
+    result = transaction.apply(before.rows, spool, facts, patch_id, skip=skip, alone=alone, checkpoint=step)
+    return settle(context, patch_id, before.digest, spool, result, step)

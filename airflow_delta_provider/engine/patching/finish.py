@@ -1,0 +1,178 @@
+"""After the transaction: the ledger from checkpoint and final state, the proof, and what a person is told."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_delta_provider.adapters.dialects.statement import Statement, Value
+from airflow_delta_provider.adapters.writers.base import Cell, Change, TableFacts
+from airflow_delta_provider.core import checkpoint, ledger
+from airflow_delta_provider.core.documents import Document
+from airflow_delta_provider.core.documents.patch import OUTCOMES
+from airflow_delta_provider.core.patch import CONFLICT, CONFLICTED, DELETE, INSERT, SKIPPED, UPDATE, settled
+from airflow_delta_provider.engine.opened import OpenSide
+from airflow_delta_provider.engine.patching import transaction
+from airflow_delta_provider.engine.patching.context import Context
+from airflow_delta_provider.engine.patching.options import LISTED_MAX, PREVIEW_ROWS, PatchOutcome, PatchPlan
+from airflow_delta_provider.engine.patching.prove import Proof, left_over, prove, same_as_before
+from airflow_delta_provider.engine.patching.rows import TouchedRows
+from airflow_delta_provider.engine.patching.spool import Spool
+
+HIDDEN = "***"
+
+
+@dataclass(slots=True)
+class Ending:
+    """What is known once the transaction is over. ``ledger``: None where a conflict left the table as it was."""
+
+    patch_id: str
+    checkpoint: str | None
+    ledger: str | None
+    outcomes: Mapping[str, int]
+    conflicts: list[dict[str, Any]] = field(default_factory=list)
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+    reasons: dict[int, str | None] = field(default_factory=dict)
+    rollback: bool = False
+
+
+def settle(
+    context: Context,
+    patch_id: str,
+    checkpoint_id: str,
+    spool: Spool,
+    result: transaction.Result,
+    step: Callable[[str], None],
+) -> Ending:
+    """Write and publish the ledger; where the transaction was refused, say only what stood in the way."""
+    outcomes: Counter[str] = Counter()
+    ending = Ending(patch_id, checkpoint_id or None, None, {})
+    with tempfile.TemporaryDirectory(prefix="delta-ledger-") as folder:
+        path = Path(folder) / "ledger.jsonl"
+        lines = checkpoint.LineFile(path)
+        for items in spool.batches():
+            written = []
+            for item in items:
+                state = result.states[item.number]
+                if not result.committed and state == transaction.BEFORE:
+                    continue
+                op, outcome, reason = settled(item.decision, transaction.named_state(state))
+                outcomes[outcome] += 1
+                _list(ending, item.number, item.listed(reason), outcome, reason)
+                written.append(ledger.ledger_line(item.id, op, outcome, reason, item.sort_key.hex()))
+            lines.write(written)
+        facts = lines.close()
+        ending.outcomes = {name: outcomes.get(name, 0) for name in OUTCOMES}
+        if result.committed:
+            step("ledger")
+            ending.ledger = ledger.publish_ledger(
+                context.store, path, facts, checkpoint_id, context.manifest_id, ending.outcomes, patch_id
+            )
+            step("ledger entry")
+            checkpoint.log_once(context.store, context.pair_id, "ledger", ending.ledger)
+    return ending
+
+
+def finished(context: Context, patch_id: str, checkpoint_id: str, found: tuple[str, Document], spool: Spool) -> Ending:
+    """Return the ending of a patch whose ledger is logged already."""
+    digest, header = found
+    ending = Ending(patch_id, checkpoint_id, digest, dict(header["outcomes"]))
+    lines = (line for batch in ledger.ledger_lines(context.store, header) for line in batch)
+    for items in spool.batches():
+        for item in items:
+            line = next(lines)
+            _list(ending, item.number, item.listed(line["reason"]), line["outcome"], line["reason"])
+    return ending
+
+
+def _list(ending: Ending, number: int, listed: dict[str, Any], outcome: str, reason: str | None) -> None:
+    if reason is not None:
+        ending.reasons[number] = reason
+    into = {CONFLICTED: ending.conflicts, SKIPPED: ending.skipped}.get(outcome)
+    if into is not None and len(into) < LISTED_MAX:
+        into.append(listed)
+
+
+def finish(context: Context, open_side: OpenSide, ending: Ending, step: Callable[[str], None]) -> PatchOutcome:
+    """Prove what the ledger tells, and return the whole outcome."""
+    left: list[dict[str, Any]] = []
+    proof: Proof | None = None
+    if ending.ledger is not None:
+        step("prove")
+        proof = prove(context, open_side, ending.patch_id, ending.ledger)
+        found = same_as_before(context, proof) if ending.rollback else left_over(context, proof, ending.reasons)
+        left = list(found)
+    return PatchOutcome(
+        ending.patch_id,
+        ending.checkpoint,
+        ending.ledger,
+        ending.outcomes,
+        ending.conflicts,
+        ending.skipped,
+        None if proof is None else proof.manifest_id,
+        left[:LISTED_MAX],
+        proof is not None and not left,
+    )
+
+
+def preview(
+    context: Context, patch_id: str, rows: TouchedRows, spool: Spool, counts: Mapping[str, int], facts: TableFacts
+) -> PatchPlan:
+    """Return what a patch would do, with the first statements of each kind as they would run."""
+    outcomes: Counter[str] = Counter()
+    excluded: list[dict[str, Any]] = []
+    rows.writer.begin(write=False)
+    try:
+        states = transaction.judge(rows, spool, set(), lock=False)
+    finally:
+        rows.writer.rollback()
+    first: dict[str, list[Change]] = {DELETE: [], UPDATE: [], INSERT: []}
+    for items in spool.batches():
+        for item in items:
+            if item.change is not None and states[item.number] != transaction.NEITHER:
+                outcomes["planned"] += 1
+                if len(first[item.change.op]) < PREVIEW_ROWS:
+                    first[item.change.op].append(item.change)
+                continue
+            outcome = item.decision.outcome or CONFLICTED
+            outcomes[outcome] += 1
+            if outcome in (CONFLICTED, SKIPPED) and len(excluded) < LISTED_MAX:
+                excluded.append(item.listed(item.decision.reason or CONFLICT))
+    hidden = {column.own(context.side) for column in context.columns if column.keyed}
+    statements = [
+        _shown(statement, op, rows.writer.dialect.paramstyle, hidden)
+        for op, changes in first.items()
+        for statement in (rows.writer.statements(changes) if changes else [])
+    ]
+    return PatchPlan(
+        patch_id,
+        context.manifest_id,
+        context.rule,
+        dict(counts),
+        {name: outcomes.get(name, 0) for name in ("planned", *OUTCOMES)},
+        excluded,
+        statements,
+    )
+
+
+def _shown(statement: Statement, op: str, style: str, hidden: set[str]) -> dict[str, Any]:
+    text, _ = statement.render(style)
+    values = []
+    for part in statement.parts:
+        if isinstance(part, Value):
+            secret = isinstance(part, Cell) and part.column in hidden
+            values.append(HIDDEN if secret else _plain(part.value))
+    return {"op": op, "sql": text, "parameters": values}
+
+
+def _plain(value: Any) -> Any:
+    """Return a bound value as JSON shows it."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

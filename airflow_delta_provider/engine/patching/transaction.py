@@ -1,0 +1,276 @@
+"""The one transaction of a patch: lock and judge every row, write, read back, commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from airflow_delta_provider.adapters.writers.base import (
+    CellRefusedError,
+    Change,
+    ContendedError,
+    TableFacts,
+    Writer,
+    write_error,
+)
+from airflow_delta_provider.core.patch import CONFLICTED, DELETE, INSERT, UPDATE, Decision
+from airflow_delta_provider.core.patch_rows import StoredRow
+from airflow_delta_provider.engine.patching.order import ordered
+from airflow_delta_provider.engine.patching.rows import TouchedRows
+from airflow_delta_provider.engine.patching.spool import Item, Spool
+
+ATTEMPTS_MAX = 5
+"""Times that a transaction is begun anew after another writer was in the way."""
+WRITE_ROWS = 2_000
+"""Changes that a writer is given at once."""
+
+OPEN, BEFORE, WANTED, NEITHER, LOSSY = 0, 1, 2, 3, 4
+"""States of a record: decided without a write, or what its row is now."""
+NAMES = {WANTED: "wanted", NEITHER: "neither", LOSSY: "lossy", BEFORE: "neither"}
+
+
+@dataclass(slots=True)
+class Result:
+    """What a transaction came to. ``states``: one byte for each record. ``committed``: False where it was refused."""
+
+    states: bytearray
+    committed: bool
+    lossy: set[int] = field(default_factory=set)
+
+
+class _LossyError(Exception):
+    """Values were written and read back as other ones: the transaction is done again without these records."""
+
+    def __init__(self, numbers: set[int]) -> None:
+        super().__init__(f"{len(numbers)} records")
+        self.numbers = numbers
+
+
+def apply(
+    rows: TouchedRows,
+    spool: Spool,
+    facts: TableFacts,
+    patch_id: str,
+    *,
+    skip: bool,
+    alone: bool,
+    checkpoint: Callable[[str], None] = lambda step: None,
+) -> Result:
+    """Write what is planned, in one transaction, and say what state every record is in.
+
+    ``skip``: rows in conflict are left; else any conflict leaves the table as it was. ``alone``: other writers are kept
+    out of the table. ``checkpoint`` is told before each step; tests stop the process there.
+    Raises: PatchWriteError, ConnectError, SideReadError.
+    """
+    lossy: set[int] = set()
+    attempts = 0
+    while True:
+        try:
+            return _once(rows, spool, facts, patch_id, skip, alone, lossy, checkpoint)
+        except _LossyError as error:
+            lossy |= error.numbers
+        except ContendedError as error:
+            attempts += 1
+            if attempts >= ATTEMPTS_MAX:
+                raise error.error from None
+        finally:
+            if rows.writer.connection is not None:
+                rows.writer.rollback()
+
+
+def _once(
+    rows: TouchedRows,
+    spool: Spool,
+    facts: TableFacts,
+    patch_id: str,
+    skip: bool,
+    alone: bool,
+    lossy: set[int],
+    checkpoint: Callable[[str], None],
+) -> Result:
+    writer = rows.writer
+    checkpoint("begin")
+    writer.begin(write=True, alone=alone)
+    states = judge(rows, spool, lossy, lock=True)
+    result = Result(states, True, lossy)
+    conflict = NEITHER in states or decided_conflict(spool)
+    if conflict and not skip and (BEFORE in states or WANTED not in states):
+        result.committed = False
+        return result
+    if BEFORE in states:
+        _write_all(writer, spool, states, facts, patch_id, checkpoint)
+        checkpoint("verify")
+        _verify(rows, spool, states)
+    writer.check_constraints()
+    checkpoint("commit")
+    writer.commit()
+    checkpoint("committed")
+    return result
+
+
+def decided_conflict(spool: Spool) -> bool:
+    """Tell whether some row was written after the comparison, as the rows before show already."""
+    return any(item.decision.outcome == CONFLICTED for items in spool.batches() for item in items)
+
+
+def refused(spool: Spool) -> Result:
+    """Return the result of a transaction that was never begun: every planned row is as it was before."""
+    states = bytearray(spool.items)
+    for items in spool.batches():
+        for item in items:
+            states[item.number] = BEFORE if item.change is not None else OPEN
+    return Result(states, False)
+
+
+def judge(rows: TouchedRows, spool: Spool, lossy: set[int], *, lock: bool) -> bytearray:
+    """Return the state of every record, from the rows as they are now."""
+    states = bytearray(spool.items)
+    for items in _batches(rows, spool):
+        planned = [item for item in items if item.change is not None and item.number not in lossy]
+        for item in items:
+            if item.number in lossy:
+                states[item.number] = LOSSY
+        found = rows.read([(item.sort_key, item.raw_key) for item in planned], lock=lock) if planned else {}
+        for item in planned:
+            states[item.number] = _state(item, found.get(item.sort_key, []))
+    return states
+
+
+def _batches(rows: TouchedRows, spool: Spool) -> Iterator[list[Item]]:
+    """Yield batches of items; all at once where every read is one of the whole table."""
+    if rows.context.ruled_key:
+        yield [item for items in spool.batches() for item in items]
+        return
+    yield from spool.batches()
+
+
+def _state(item: Item, found: list[StoredRow]) -> int:
+    if len(found) > 1:
+        return NEITHER
+    row = found[0] if found else None
+    if _is_wanted(item.decision, row):
+        return WANTED
+    change = item.change
+    if change is None:
+        return NEITHER
+    if change.op == INSERT or row is None:
+        return BEFORE if change.op == INSERT and row is None else NEITHER
+    return BEFORE if all(row.raw[name] == value for name, value in change.guard.items()) else NEITHER
+
+
+def _is_wanted(decision: Decision, row: StoredRow | None) -> bool:
+    return row is None if decision.wanted is None else row is not None and row.recorded == decision.wanted
+
+
+def _write_all(
+    writer: Writer,
+    spool: Spool,
+    states: bytearray,
+    facts: TableFacts,
+    patch_id: str,
+    checkpoint: Callable[[str], None],
+) -> None:
+    """Write every row that is still as it was before: streamed, op by op, unless rows depend on each other."""
+    writes = _Writes(writer, spool, states, checkpoint)
+    if facts.references or _moves_unique(writes, facts):
+        for step in ordered(writes.changes(None), facts, writer, patch_id).steps:
+            writes.write(step)
+        return
+    for op in (DELETE, UPDATE, INSERT):
+        held: list[Change] = []
+        for change in writes.changes(op):
+            held.append(change)
+            if len(held) >= WRITE_ROWS:
+                writes.write(held)
+                held = []
+        writes.write(held)
+
+
+def _moves_unique(writes: _Writes, facts: TableFacts) -> bool:
+    """Tell whether some update changes a value of a unique key."""
+    names = {name for unique in facts.uniques for name in unique}
+    return any(names & change.values.keys() for change in writes.changes(UPDATE))
+
+
+class _Writes:
+    """The planned writes of one transaction."""
+
+    def __init__(self, writer: Writer, spool: Spool, states: bytearray, checkpoint: Callable[[str], None]) -> None:
+        self._writer = writer
+        self._spool = spool
+        self._states = states
+        self._checkpoint = checkpoint
+
+    def changes(self, op: str | None) -> Iterator[Change]:
+        """Yield the changes of rows that are as they were before."""
+        for items in self._spool.batches():
+            for item in items:
+                change = item.change
+                if change is not None and self._states[item.number] == BEFORE and op in (None, change.op):
+                    yield change
+
+    def write(self, changes: list[Change]) -> None:
+        """Write changes of one op; each must find its row, which is locked and was judged."""
+        for start in range(0, len(changes), WRITE_ROWS):
+            part = changes[start : start + WRITE_ROWS]
+            self._checkpoint(part[0].op)
+            try:
+                done = self._writer.write(part)
+            except CellRefusedError as error:
+                raise _LossyError({self._number(part[error.place])}) from None
+            if not all(done):
+                reason = f"{done.count(False)} rows were not found as they had been read"
+                raise ContendedError(write_error(self._writer.where, reason))
+
+    def _number(self, change: Change) -> int:
+        for items in self._spool.batches():
+            for item in items:
+                if item.change is not None and item.change.key == change.key:
+                    return item.number
+        raise KeyError("a change belongs to no record")
+
+
+def _verify(rows: TouchedRows, spool: Spool, states: bytearray) -> None:
+    """Read back every row that was written; one that is not as wanted was changed by its column.
+
+    Raises: _LossyError with all of them.
+    """
+    changed: set[int] = set()
+    for items in _batches(rows, spool):
+        written = [item for item in items if states[item.number] == BEFORE]
+        found = rows.read([(item.sort_key, item.raw_key) for item in written], lock=False) if written else {}
+        for item in written:
+            now = found.get(item.sort_key, [])
+            if len(now) > 1 or not _is_wanted(item.decision, now[0] if now else None):
+                changed.add(item.number)
+            else:
+                states[item.number] = WANTED
+    if changed:
+        raise _LossyError(changed)
+
+
+def named_state(state: int) -> str:
+    """Return the name of a state as ``core.patch.settled`` takes it."""
+    return NAMES.get(state, "neither")
+
+
+def planned_counts(spool: Spool) -> dict[str, int]:
+    """Return how many rows are to be inserted, updated and deleted."""
+    counts = {INSERT: 0, UPDATE: 0, DELETE: 0}
+    for items in spool.batches():
+        for item in items:
+            if item.change is not None:
+                counts[item.change.op] += 1
+    return counts
+
+
+def events(spool: Spool) -> tuple[set[str], dict[str, set[str]]]:
+    """Return the ops that occur, and for updates the columns that are set."""
+    ops: set[str] = set()
+    columns: dict[str, set[str]] = {UPDATE: set()}
+    for items in spool.batches():
+        for item in items:
+            if item.change is not None:
+                ops.add(item.change.op)
+                columns.setdefault(item.change.op, set()).update(item.change.values)
+    return ops, columns
