@@ -124,7 +124,7 @@ def test_a_shard_that_is_tried_again_gives_the_same_digest(world, monkeypatch):
 
 def test_a_shard_that_is_skipped_is_a_hole(world, monkeypatch):
     """Skipping is how people route round trouble in Airflow; a key range is not to vanish that way."""
-    from airflow.sdk.exceptions import AirflowSkipException
+    from airflow_delta_provider._compat import AirflowSkipException
 
     fail_shard(monkeypatch, AirflowSkipException("not today"), times=9)
     run = run_dag(reconcile_dag(spec_of(), default_args={"retries": 3, "retry_delay": timedelta(0)}))

@@ -47,8 +47,7 @@ def check(manifest: str, **options: Any) -> Any:
 
 def test_a_refusal_fails_for_good_and_an_outage_does_not():
     """Only what a second try may mend is raised as Airflow's ordinary failure."""
-    from airflow.sdk.exceptions import AirflowFailException
-
+    from airflow_delta_provider._compat import AirflowFailException
     from airflow_delta_provider.operators.common import refusals_fail_without_retry
 
     with pytest.raises(AirflowFailException, match=r"\[DELTA_MERGE_GAP\] a hole\."), refusals_fail_without_retry():
@@ -73,8 +72,7 @@ def test_the_parts_are_fetched_in_one_request():
 
 def test_more_shards_than_airflow_maps_are_refused_by_the_plan(world, monkeypatch):
     """Airflow's own failure says nothing of shards, and comes after the plan was stored."""
-    from airflow.sdk.exceptions import AirflowFailException
-
+    from airflow_delta_provider._compat import AirflowFailException
     from airflow_delta_provider.operators.shards import PlanShardsOperator
 
     monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "2")
@@ -158,7 +156,7 @@ def test_a_label_from_data_is_no_template():
 
 def test_without_thresholds_any_difference_fails(manifest):
     """The gate of a newcomer is closed."""
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow_delta_provider._compat import AirflowFailException
 
     with pytest.raises(AirflowFailException, match="records: 10 of 91, at most 0"):
         check(manifest).execute(context_of("gate"))
@@ -166,7 +164,7 @@ def test_without_thresholds_any_difference_fails(manifest):
 
 def test_thresholds_fail_before_they_skip(manifest):
     """Each has its own map; the hardest that is breached decides."""
-    from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+    from airflow_delta_provider._compat import AirflowFailException, AirflowSkipException
 
     gate = check(manifest, fail={"columns.amount": "8", "dropped": 0}, skip={"records": 0})
     with pytest.raises(AirflowFailException, match=r"dropped: 1 of 91, at most 0\.$"):
@@ -192,7 +190,7 @@ def test_a_branch_follows_its_threshold(manifest, monkeypatch, most, chosen):
 
 def test_a_threshold_for_an_unknown_column_fails_for_good(manifest):
     """A gate on a column that was never compared would be open for ever."""
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow_delta_provider._compat import AirflowFailException
 
     with pytest.raises(AirflowFailException, match="DELTA_SPEC_COLUMN"):
         check(manifest, warn={"columns.amuont": 0}).execute(context_of("gate"))
@@ -214,7 +212,7 @@ def test_a_manifest_is_verified_under_its_key(manifest, signer, world):
 
 def test_a_manifest_of_a_stranger_is_not_verified(manifest, world):
     """Signed, but by nobody whom we trust."""
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow_delta_provider._compat import AirflowFailException
 
     key = world / "other.pem"
     key.write_text(pem_of_spki(fresh_signer("ecdsa-p256-sha256").spki))
@@ -227,7 +225,7 @@ def test_a_manifest_of_a_stranger_is_not_verified(manifest, world):
 
 def test_a_damaged_manifest_fails_with_its_codes(manifest, world):
     """The finding names the code; what is in the record stays out of the log."""
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow_delta_provider._compat import AirflowFailException
 
     store = open_store(str(world / "store"))
     body = documents.parse_manifest(blobs.get_blob(store, manifest))["body"]["sha256"]
@@ -243,7 +241,7 @@ def test_a_damaged_manifest_fails_with_its_codes(manifest, world):
 @pytest.mark.usefixtures("world")
 def test_an_unknown_manifest_fails_for_good():
     """No digest, no verdict."""
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow_delta_provider._compat import AirflowFailException
 
     with pytest.raises(AirflowFailException, match="DELTA_INPUT_DIGEST"):
         verify("latest")
