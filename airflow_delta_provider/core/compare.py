@@ -127,10 +127,10 @@ class _Worker:
         if source.keys.equals(target.keys):
             self.writer.add([record for _, record in self._matched(source, target)])
             return
-        here, there, only_here, only_there = source.keys.align(target.keys)
-        found = self._matched(source.take(here), target.take(there)) if len(here) else []
-        found += self._one_sided(source.take(only_here), "dropped") if len(only_here) else []
-        found += self._one_sided(target.take(only_there), "added") if len(only_there) else []
+        here, there = source.keys.align(target.keys)
+        found = self._matched(source.kept(here), target.kept(there))
+        found += self._one_sided(source.take(np.flatnonzero(~here)), "dropped")
+        found += self._one_sided(target.take(np.flatnonzero(~there)), "added")
         self.writer.add([record for _, record in sorted(found, key=_first)])
 
     def alone(self, block: Block, category: str) -> None:

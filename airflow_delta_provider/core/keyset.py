@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta_provider.core import keyvec
+from airflow_delta_provider.core import arrays, keyvec
 from airflow_delta_provider.core.types import LogicalType
 
 
@@ -59,6 +60,12 @@ class Keys:
         data = None if self._data is None else self._data.take(index_array(rows))
         return Keys(ints, self.key_type, data)
 
+    def kept(self, mask: Any) -> Keys:
+        """Return the keys of the rows at which a boolean numpy mask is true."""
+        ints = None if self.ints is None else self.ints[mask]
+        data = None if self._data is None else self._data.filter(arrays.bool_array(mask))
+        return Keys(ints, self.key_type, data)
+
     def joined(self, other: Keys) -> Keys:
         """Return these keys and then the other's."""
         if self.ints is not None and other.ints is not None:
@@ -67,6 +74,9 @@ class Keys:
 
     def count_below(self, bound: bytes) -> int:
         """Return how many rows have keys below the bound."""
+        if self.ints is not None and self._data is None and self.key_type is not None:
+            least = _least_int(self.key_type, bound)
+            return len(self) if least is None else int(np.searchsorted(self.ints, least))
         return bisect.bisect_left(_Bytes(self), bound)
 
     def count_upto(self, other: Keys, row: int) -> int:
@@ -105,24 +115,34 @@ class Keys:
             return bool(np.array_equal(self.ints, other.ints))
         return bool(self.data.equals(other.data))
 
-    def align(self, other: Keys) -> tuple[Any, Any, Any, Any]:
+    def align(self, other: Keys) -> tuple[Any, Any]:
         """Match two blocks without repeats.
 
-        Returns int64 row numbers: (matched here, matched there, only here, only there); the first two pair up.
+        Returns boolean numpy masks (matched here, matched there); both ascend, so their rows pair up in order.
         """
         if self.ints is not None and other.ints is not None:
             place = np.searchsorted(other.ints, self.ints)
             inside = np.minimum(place, max(len(other.ints) - 1, 0))
             found = (other.ints[inside] == self.ints) if len(other.ints) else np.zeros(len(self.ints), bool)
-            here, there = np.flatnonzero(found), place[found]
+            there = place[found]
         else:
             index = pc.index_in(self.data, value_set=other.data)
             found = bool_numpy(index.is_valid())
-            here = np.flatnonzero(found)
             there = np.frombuffer(index.fill_null(0).buffers()[1], np.int32, len(index), index.offset * 4)[found]
-        only_there = np.ones(len(other), bool)
-        only_there[there] = False
-        return here, there.astype(np.int64), np.flatnonzero(~found), np.flatnonzero(only_there)
+        met = np.zeros(len(other), bool)
+        met[there] = True
+        return found, met
+
+
+@lru_cache(maxsize=256)
+def _least_int(key_type: LogicalType, bound: bytes) -> int | None:
+    """Return the least int64 whose key bytes are not below a bound, or None where all are."""
+    low, high = -(2**63), 2**63
+    while low < high:
+        middle = (low + high) // 2
+        encoded = keyvec.encode_int64(np.array([middle], np.int64), key_type)[0].as_py()
+        low, high = (middle + 1, high) if encoded < bound else (low, middle)
+    return low if low < 2**63 else None
 
 
 class _Bytes(Sequence[bytes]):

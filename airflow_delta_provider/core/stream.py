@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta_provider.core import keyvec, rules
+from airflow_delta_provider.core.arrays import bool_array
 from airflow_delta_provider.core.carriers import unified
 from airflow_delta_provider.core.errors import DeltaError, UnsortedStreamError, shown
 from airflow_delta_provider.core.keys import decode_key
@@ -110,6 +111,18 @@ class Block:
             self.keys.take(rows),
             [column.take(index) for column in self.values],
             [column.take(index) for column in self.raw_key],
+            self.repeats,
+        )
+
+    def kept(self, mask: Any) -> Block:
+        """Return the rows at which a boolean numpy mask is true."""
+        if bool(mask.all()):
+            return self
+        arrow = bool_array(mask)
+        return Block(
+            self.keys.kept(mask),
+            [column.filter(arrow) for column in self.values],
+            [column.filter(arrow) for column in self.raw_key],
             self.repeats,
         )
 
