@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 
 from airflow_delta_provider.cli import output
 from airflow_delta_provider.core.errors import DeltaError
 
 Command = Callable[[argparse.Namespace], int]
+UNEXPECTED = 3
+"""Exit code where no verdict came about for a reason that nobody foresaw."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,5 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def entry_point() -> None:
-    """Run as the installed command."""
-    sys.exit(main())
+    """Run as the installed command. A defect of ours exits with 3: 1 would say that there are discrepancies."""
+    try:
+        code = main()
+    except Exception:  # noqa: BLE001 - Python itself would exit with 1 after the same traceback
+        traceback.print_exc()
+        code = UNEXPECTED
+    sys.exit(code)

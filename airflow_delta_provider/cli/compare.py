@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 from airflow_delta_provider.adapters.open import open_side
 from airflow_delta_provider.cli import output
+from airflow_delta_provider.cli.files import read_input
 from airflow_delta_provider.core import documents
 from airflow_delta_provider.core.spec import load_spec
 from airflow_delta_provider.core.store import open_store
 from airflow_delta_provider.engine.opened import Opened, open_sides
 from airflow_delta_provider.engine.planning import SIDES, plan_ranges
 from airflow_delta_provider.engine.run import Outcome, reconcile
+
+KEY_BYTES_MAX = 64 * 1024
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,10 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def load_sign(path: str) -> Any:
-    """Return what signs a manifest with the private key in a PEM file. Raises: SignKeyError, OSError."""
+    """Return what signs a manifest with the private key in a PEM file. Raises: SignKeyError, InputPathError."""
     from airflow_delta_provider.core.signing import envelope_signer, load_signer
 
-    return envelope_signer(load_signer(Path(path).read_bytes()))
+    return envelope_signer(load_signer(read_input(path, "key", KEY_BYTES_MAX)))
 
 
 def outcome_form(outcome: Outcome) -> dict[str, Any]:
@@ -67,7 +70,7 @@ def outcome_form(outcome: Outcome) -> dict[str, Any]:
 def _print_outcome(outcome: Outcome) -> None:
     manifest, summary = outcome.manifest, outcome.summary
     pair, population = manifest["pair"], manifest["population"]
-    print(f"{pair['name']}: {pair['source']} -> {pair['target']}")
+    print(output.printable(f"{pair['name']}: {pair['source']} -> {pair['target']}"))
     print(f"  {'':16}{'source':>14}{'target':>14}")
     for member in ("rows", "skipped", "null_key", "duplicate_key"):
         counts = [population[name][member] for name in SIDES]
@@ -79,7 +82,7 @@ def _print_outcome(outcome: Outcome) -> None:
     for name, diverged, tolerated in summary["columns"]:
         if diverged or tolerated:
             note = f", {tolerated} equal only by a rule" if tolerated else ""
-            print(f"  column {name}: {diverged} diverged{note}")
+            print(f"  column {output.printable(name)}: {diverged} diverged{note}")
     if manifest["structure"]["findings"]:
         print(f"  schema findings: {manifest['structure']['findings']}")
     verdict = "equal" if not outcome.records else f"{outcome.records} records differ"
@@ -138,19 +141,24 @@ def _check_form(opened: Opened, labels: list[str]) -> dict[str, Any]:
 
 
 def _print_check(form: dict[str, Any]) -> None:
-    print(f"{form['pair']['name']}: {form['pair']['source']} -> {form['pair']['target']}")
+    for line in _check_lines(form):
+        print(output.printable(line))
+
+
+def _check_lines(form: dict[str, Any]) -> Iterator[str]:
+    yield f"{form['pair']['name']}: {form['pair']['source']} -> {form['pair']['target']}"
     for pair in form["columns"]:
         mark = "key" if pair["key"] else "   "
-        print(f"  {mark} {pair['source']} ({pair['source_type']}) -> {pair['target']} ({pair['target_type']})", end="")
-        print(f" as {pair['compared_as']}")
+        types = f"{pair['source']} ({pair['source_type']}) -> {pair['target']} ({pair['target_type']})"
+        yield f"  {mark} {types} as {pair['compared_as']}"
     for name in form["excluded"]:
-        print(f"      {name}: excluded")
+        yield f"      {name}: excluded"
     for finding in form["structure"]:
-        print(f"  schema: {finding['kind']} {finding['column']}: {finding['source_type']} -> {finding['target_type']}")
+        yield f"  schema: {finding['kind']} {finding['column']}: {finding['source_type']} -> {finding['target_type']}"
     for name in SIDES:
         side = form["sides"][name]
-        print(f"  {name}: {side['kind']}, about {side['rows_estimate']} rows, order {side['order']}", end="")
-        print(", one key range costs a scan: spilled once" if side["range_cost"] == "scan" else "")
-    print(f"  {len(form['shards'])} shards")
+        cost = ", one key range costs a scan: spilled once" if side["range_cost"] == "scan" else ""
+        yield f"  {name}: {side['kind']}, about {side['rows_estimate']} rows, order {side['order']}{cost}"
+    yield f"  {len(form['shards'])} shards"
     for label in form["shards"][:20]:
-        print(f"    {label}")
+        yield f"    {label}"

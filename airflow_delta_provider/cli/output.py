@@ -55,6 +55,11 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=True, separators=(", ", ": ")) + "\n")
 
 
+def printable(value: object) -> str:
+    """Return data as a terminal may be given it: nothing in it moves a cursor or ends a line."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(value))
+
+
 class ProgressBar:
     """Rows per second and time left: a bar on a terminal, a line now and then elsewhere, on stderr."""
 

@@ -80,7 +80,7 @@ def show(arguments: argparse.Namespace) -> int:
 def _print_manifest(digest: str, manifest: documents.Document) -> None:
     pair, population = manifest["pair"], manifest["population"]
     print(f"manifest {digest}")
-    print(f"{pair['name']}: {pair['source']} -> {pair['target']}")
+    print(output.printable(f"{pair['name']}: {pair['source']} -> {pair['target']}"))
     print(f"rows {population['source']['rows']} -> {population['target']['rows']}, unchanged {population['unchanged']}")
     print(", ".join(f"{name} {part['records']}" for name, part in manifest["categories"].items()))
     if manifest["key_range"] != {"lower": None, "upper": None}:
@@ -88,12 +88,13 @@ def _print_manifest(digest: str, manifest: documents.Document) -> None:
 
 
 def _print_record(record: dict[str, Any]) -> None:
-    key = ", ".join("NULL" if part is None else str(part) for part in record["key"])
+    key = ", ".join("NULL" if part is None else output.printable(part) for part in record["key"])
     print(f"{record['category']} {key}")
     for name, source, target in zip(
         record.get("columns") or (), record["source_value"] or (), record["target_value"] or (), strict=False
     ):
-        print(f"    {name}: {json.dumps(source, ensure_ascii=False)} -> {json.dumps(target, ensure_ascii=False)}")
+        shown = [output.printable(json.dumps(value, ensure_ascii=False)) for value in (source, target)]
+        print(f"    {output.printable(name)}: {shown[0]} -> {shown[1]}")
 
 
 def find_pair(store: Store, text: str) -> str:
