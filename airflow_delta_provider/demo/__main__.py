@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -43,18 +44,23 @@ def _demo(folder: Path, *, with_ui: bool) -> int:
     def step(text: str) -> None:
         print(f"[{time.monotonic() - started:5.1f} s] {text}", flush=True)
 
-    step("PostgreSQL starts, on a port of its own")
-    with servers.postgresql() as server:
-        uri = server.create_database(DATABASE)
-        step(f"source: {flights.load_source(uri):,} flights in PostgreSQL")
-        rows = flights.migrate(uri, folder / "target.duckdb", folder)
-        step(f"target: {rows:,} flights in DuckDB, after a migration with {len(flights.FAULTS)} faults")
-        airflow = host.make_host(folder.resolve() / "airflow", _connections(folder.resolve(), server))
-        if with_ui:
-            return _with_ui(folder, airflow, step)
-        step(f"Airflow runs the Dag {host.DAG_ID}, its log in {folder / 'airflow' / 'demo.log'}")
-        host.run_dag(airflow)
-        step("the Dag run has ended")
+    home = folder.resolve() / "airflow"
+    with ThreadPoolExecutor(1) as aside:
+        # Airflow takes a while to make its metadata database: meanwhile the data is loaded. Standalone makes its own.
+        migrated = None if with_ui else aside.submit(host.make_host(home, {}).run, "db", "migrate")
+        step("PostgreSQL starts, on a port of its own")
+        with servers.postgresql() as server:
+            uri = server.create_database(DATABASE)
+            step(f"source: {flights.load_source(uri):,} flights in PostgreSQL")
+            rows = flights.migrate(uri, folder / "target.duckdb", folder)
+            step(f"target: {rows:,} flights in DuckDB, after a migration with {len(flights.FAULTS)} faults")
+            airflow = host.make_host(home, _connections(folder.resolve(), server))
+            if migrated is None:
+                return _with_ui(folder, airflow, step)
+            migrated.result()
+            step(f"Airflow runs the Dag {host.DAG_ID}, its log in {folder / 'airflow' / 'demo.log'}")
+            host.run_dag(airflow)
+            step("the Dag run has ended")
     return _tell(folder)
 
 
