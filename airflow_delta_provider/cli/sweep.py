@@ -11,8 +11,9 @@ from airflow_delta_provider.cli import output
 from airflow_delta_provider.cli.compare import load_sign
 from airflow_delta_provider.core.spec import load_spec
 from airflow_delta_provider.core.store import open_store
-from airflow_delta_provider.engine.sweep import SweepOutcome, coverage
+from airflow_delta_provider.engine.sweep import SweepOutcome
 from airflow_delta_provider.engine.sweep import sweep as sweep_data_set
+from airflow_delta_provider.engine.sweep_whole import coverage
 
 SHOWN = ("read", "new", "changed", "unchanged", "absent", "skipped", "failed", "null_key", "duplicate_key")
 

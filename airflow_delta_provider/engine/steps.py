@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import airflow_delta_provider
 from airflow_delta_provider.core import documents
@@ -186,23 +186,21 @@ def merge(
     DiskLimitError, WallLimitError, and what ``merge_manifests`` and ``publish`` raise.
     """
     planned = _whole_plan(work, shards)
-    the_plan = planned[0].plan
-    try:
-        inputs = _inputs(work, planned, parts)
-    except InputShardError:
-        earlier = work.receipt(shards, parts)
-        if earlier is None:
-            raise
-        return Published(earlier, None)
-    _check_limits(the_plan, inputs, clock)
-    shared = _shared(work, the_plan)
     with tempfile.TemporaryDirectory(prefix="delta-merge-") as folder, (Path(folder) / "body").open("w+b") as body:
-        merged = merge_manifests([one.input(work) for one in inputs], body)
+        try:
+            inputs = _inputs(work, planned, parts)
+            _check_limits(planned[0].plan, inputs, clock)
+            merged = merge_manifests([one.input(work) for one in inputs], body)
+        except InputShardError:
+            earlier = work.receipt(shards, parts)
+            if earlier is None:
+                raise
+            return Published(earlier, None)
         body.flush()
         sidecar = {**_sidecar(work, planned, inputs, clock), **(facts or {})}
-        publication = _publication(merged, shared, body, sidecar, counts_only=the_plan.spec.detail == "counts")
+        publication = _publication(merged, work, planned[0].plan, body, sidecar)
         receipt = publish(work.store, publication, sign=sign, slot_hex=slot_hex, on_rerun=on_rerun)
-    work.finish(shards, parts, receipt.manifest, keep={the_plan.digest, *shards})
+    work.finish(shards, parts, receipt.manifest, keep={planned[0].plan.digest, *shards})
     return Published(receipt.manifest, receipt)
 
 
@@ -284,9 +282,8 @@ def _shared(work: Work, the_plan: Plan) -> Shared:
     return shared_of(parts[0], parts[1], parts[2], dict(the_plan.pair))
 
 
-def _publication(
-    merged: Merged, shared: Shared, body: Any, sidecar: Mapping[str, Any], *, counts_only: bool
-) -> Publication:
+def _publication(merged: Merged, work: Work, the_plan: Plan, body: BinaryIO, sidecar: Mapping[str, Any]) -> Publication:
+    shared, counts_only = _shared(work, the_plan), the_plan.spec.detail == "counts"
     return Publication(
         manifest=merged.manifest,
         schema=shared.schema,

@@ -6,7 +6,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -19,27 +19,30 @@ from typing import Any
 import airflow_delta_provider
 from airflow_delta_provider.adapters.side import RangeCost
 from airflow_delta_provider.core import documents
-from airflow_delta_provider.core.errors import DiskLimitError, RecordLimitError, SideChangedError, WallLimitError
-from airflow_delta_provider.core.generations import GenerationInput, merge_generations
-from airflow_delta_provider.core.ids import sha256_hex
-from airflow_delta_provider.core.manifest import MergeInput, merge_manifests
-from airflow_delta_provider.core.plan import KeyRange, choose_bounds, shard_count, tile
+from airflow_delta_provider.core.errors import RecordLimitError, SideChangedError, WallLimitError
+from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.predecessor import pack_reader
 from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import Spec, parse_spec
 from airflow_delta_provider.core.store import blobs
-from airflow_delta_provider.core.store.publish import Publication, Sign
+from airflow_delta_provider.core.store.publish import Sign
 from airflow_delta_provider.core.store.store import Store
-from airflow_delta_provider.core.sweeppublish import SweepPublication, SweepReceipt, publish_sweep
-from airflow_delta_provider.engine.opened import OpenSide, shard_bounds
-from airflow_delta_provider.engine.planning import BOUND_SAMPLES, WORKER_ROWS_MIN, sampled_keys
+from airflow_delta_provider.core.sweeppublish import SweepReceipt, publish_sweep
+from airflow_delta_provider.engine.opened import OpenSide
+from airflow_delta_provider.engine.planning import WORKER_ROWS_MIN
 from airflow_delta_provider.engine.run import RunProgress, open_binary, plain
 from airflow_delta_provider.engine.spilled import spill_side
 from airflow_delta_provider.engine.sweep_open import OpenedSweep, Start, open_sweep
+from airflow_delta_provider.engine.sweep_plan import plan_sweep_ranges
 from airflow_delta_provider.engine.sweep_shard import SUMMARY, Packs, SweptShard, sweep_shard
-
-PACKS_A_SHARD_MIN = 4
-"""Packs of the predecessor for each shard from which on shards are cut where packs begin, so that none is read twice."""
+from airflow_delta_provider.engine.sweep_whole import (
+    MergePart,
+    Whole,
+    check_limits,
+    measures,
+    merge_swept,
+    publication_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +93,6 @@ class _Part:
     ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A merged sweep: manifest and header of the whole key range, the pack index, and the derived page index."""
-
-    manifest: bytes
-    header: bytes
-    index: bytes
-    page_index: bytes
-
-
 def sweep(
     spec: Spec,
     store: Store,
@@ -132,8 +125,9 @@ def sweep(
         workers = min(workers, len(ranges), 1 + (opened.target.estimate_rows() or 0) // WORKER_ROWS_MIN)
         parts = _sweep_all(opened, ranges, job, open_side, workers, progress)
         body_path = folder / "body"
-        whole = merge_swept([one.shard for one in parts], [one.body for one in parts], store, body_path)
-        _check_whole(opened, whole, deadline)
+        whole = _whole(parts, store, body_path)
+        check_limits(whole, spec.limits)
+        _check_deadline(opened, deadline)
         shard_facts = [
             {"label": key_range.label(opened.shared.key_types), "ms": one.ms, "records": one.shard.facts.records}
             for key_range, one in zip(ranges, parts, strict=True)
@@ -151,28 +145,9 @@ def sweep(
             "tool": f"airflow-delta-provider {airflow_delta_provider.__version__}",
             "workers": workers,
         }
-        return finish(opened, whole, body_path, store, sidecar, sign)
-
-
-def finish(
-    opened: OpenedSweep, whole: Whole, body: Path, store: Store, sidecar: Mapping[str, Any], sign: Sign | None
-) -> SweepOutcome:
-    """Publish a merged sweep. Raises: as ``publish_sweep``."""
-    counts_only = opened.spec.detail == "counts"
-    with closing(open_binary(body)) as file:
-        publication = Publication(
-            manifest=whole.manifest,
-            schema=opened.shared.schema,
-            contract=opened.shared.contract,
-            structure=opened.shared.structure,
-            summary=SUMMARY,
-            body=None if counts_only else file,
-            page_index=None if counts_only else whole.page_index,
-            sidecar=sidecar,
-        )
-        receipt = publish_sweep(
-            store, SweepPublication(publication, whole.header, whole.index, opened.follows), sign=sign
-        )
+        with closing(open_binary(body_path)) as body:
+            publication = publication_of(whole, opened.shared, body, sidecar, opened.follows)
+            receipt = publish_sweep(store, publication, sign=sign)
     return SweepOutcome(
         receipt,
         documents.parse_manifest(whole.manifest),
@@ -183,96 +158,18 @@ def finish(
     )
 
 
-def plan_sweep_ranges(opened: OpenedSweep, *, count: int | None = None, workers: int = 1) -> list[KeyRange]:
-    """Return half-open key ranges that tile the key range of a sweep, in order.
-
-    ``count`` is how many to aim for. Bounds come from samples of the side and, where it has enough packs, are moved to
-    where a pack of the predecessor begins.
-    """
-    bounds = shard_bounds(opened.spec, opened.typed) if count is None else None
-    if bounds is not None:
-        return tile(opened.key_range, bounds)
-    asked = count if count is not None else opened.spec.shard_count
-    if asked is None and opened.range_cost("target") is RangeCost.SCAN:
-        asked = 1
-    before = [] if opened.predecessor is None else opened.predecessor.rows
-    rows = max(opened.target.estimate_rows() or 0, sum(row.records for row in before))
-    wanted = shard_count(rows, asked=asked, shard_rows=opened.spec.shard_rows)
-    if asked is None and rows >= WORKER_ROWS_MIN * workers:
-        wanted = max(wanted, workers)
-    if wanted <= 1:
-        return [opened.key_range]
-    firsts = [row.first for row in before if row.first in opened.key_range]
-    sample = sampled_keys(opened, "target", wanted * BOUND_SAMPLES)
-    chosen = choose_bounds([(keys, max(rows, 1)) for keys in (sample or firsts,) if keys], wanted)
-    if len(firsts) >= wanted * PACKS_A_SHARD_MIN:
-        chosen = [max((first for first in firsts if first <= bound), default=firsts[0]) for bound in chosen]
-    return tile(opened.key_range, chosen)
-
-
-def merge_swept(shards: Sequence[SweptShard], bodies: Sequence[Path], store: Store, out: Path) -> Whole:
-    """Merge swept shards; their body is written to ``out``. One shard that is the whole is taken as it is.
-
-    Raises: as ``merge_manifests`` and ``merge_generations``.
-    """
-    if len(shards) == 1:
-        bodies[0].replace(out)
-        one = shards[0]
+def _whole(parts: list[_Part], store: Store, out: Path) -> Whole:
+    """Return the merge of all parts; one that is the whole is taken as it is."""
+    if len(parts) == 1:
+        one = parts[0].shard
+        parts[0].body.replace(out)
         return Whole(one.manifest, one.header, one.index, one.facts.page_index)
     inputs = [
-        MergeInput(one.manifest, SUMMARY, partial(open_binary, body)) for one, body in zip(shards, bodies, strict=True)
+        MergePart(one.shard.manifest, one.shard.header, one.shard.index, partial(open_binary, one.body))
+        for one in parts
     ]
     with out.open("wb") as file:
-        merged = merge_manifests(inputs, file)
-    read = pack_reader(store)
-    generation = merge_generations(
-        [GenerationInput(one.header, one.index, read) for one in shards],
-        documents.parse_manifest(merged.manifest),
-        sha256_hex(merged.manifest),
-    )
-    return Whole(merged.manifest, generation.header, generation.index, merged.facts.page_index)
-
-
-def measures(whole: Whole, shards: int) -> dict[str, Any]:
-    """Return what a sweep measured, each number by itself.
-
-    Shape: ``read`` rows of the key range, ``selected`` those that the filter let through, ``classified`` those that were
-    digested and compared; ``coverage`` the key range and whether a filter left rows out. Units: bytes.
-    """
-    header, manifest = documents.parse_generation(whole.header), documents.parse_manifest(whole.manifest)
-    counts = header["sweep"]
-    return {
-        "body_bytes": manifest["body"]["bytes"],
-        "classified": counts["new"] + counts["changed"] + counts["unchanged"],
-        "coverage": coverage(header),
-        "generation": header["generation"],
-        "pack_bytes": header["body"]["bytes"],
-        "packs": whole.index.count(b"\n"),
-        "read": counts["read"],
-        "selected": counts["read"] - counts["skipped"],
-        "shards": shards,
-    }
-
-
-def coverage(header: documents.Document) -> dict[str, Any]:
-    """Return what a generation covers: its key range, and ``whole`` where that is the whole key space.
-
-    Keys outside the range were not looked at: nothing is absent there.
-    """
-    bounds = header["key_range"]
-    return {"key_range": bounds, "whole": bounds["lower"] is None and bounds["upper"] is None}
-
-
-def _check_whole(opened: OpenedSweep, whole: Whole, deadline: float | None) -> None:
-    limits = opened.spec.limits
-    body = documents.parse_manifest(whole.manifest)["body"]
-    if limits.max_discrepancies is not None and body["records"] > limits.max_discrepancies:
-        sentence = f"more than {limits.max_discrepancies} records differ."
-        raise RecordLimitError(sentence, where="limits.max_discrepancies")
-    size = body["bytes"] + documents.parse_generation(whole.header)["body"]["bytes"]
-    if limits.max_bytes is not None and size > limits.max_bytes:
-        raise DiskLimitError(f"body and packs are larger than {limits.max_bytes} bytes.", where="limits.max_bytes")
-    _check_deadline(opened, deadline)
+        return merge_swept(inputs, store, file)
 
 
 def _check_deadline(opened: OpenedSweep, deadline: float | None) -> None:
