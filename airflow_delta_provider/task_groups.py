@@ -41,6 +41,9 @@ def reconcile(
     with ``verify`` a task of that name. Use the group for the order of tasks and its ``manifest`` as an argument:
     ``migrate >> orders`` and ``CheckManifestOperator(manifest=orders.manifest, ...)``.
 
+    A side that can only be scanned (CSV, JSON Lines, files in another order than the key's) is scanned by every shard
+    anew; it is one shard unless ``shards`` or the specification asks for more.
+
     :param spec: as of `PlanShardsOperator`.
     :param group_id: id of the group; the second reconciliation of a Dag needs another.
     :param shards: how many shards to aim for.

@@ -1,4 +1,9 @@
-"""Plan, compare, build and merge: the tasks that turn two tables into one published manifest."""
+"""Plan, compare, build and merge: the tasks that turn two tables into one published manifest.
+
+Each of them may be retried or cleared at any time. The merge clears the work folder of the run but for the plan, so that a
+comparison that is cleared later reads both sides again, and a merge that is repeated returns what it had published; to
+merge anew, clear the run from its plan on. Two merges of one run never publish two manifests unless ``on_rerun`` says so.
+"""
 
 from __future__ import annotations
 

@@ -320,3 +320,22 @@ def test_the_sidecar_tells_what_each_shard_took(spec):
     assert [shard["records"] for shard in sidecar["shards"]] == [4, 3, 4]
     assert [side["side"] for side in sidecar["sides"]] == ["source", "target"]
     assert sidecar["airflow"] == {"dag_id": "dag"}
+
+
+def test_a_merge_overtaken_by_another_try_returns_what_that_one_published(spec, monkeypatch):
+    """A worker thought dead may still finish first and clear the folder under the feet of its own retry."""
+    store = MemoryStore()
+    work = Work(store, SLOT)
+    planned = steps.plan(spec, work, open_side)
+    parts, merge_manifests, others = built_parts(planned.shards, work), steps.merge_manifests, []
+
+    def overtaken(inputs: Any, out: Any) -> Any:
+        if not others:
+            others.append("running")
+            others.append(steps.merge(planned.shards, parts, work, slot_hex=SLOT).manifest)
+        return merge_manifests(inputs, out)
+
+    monkeypatch.setattr(steps, "merge_manifests", overtaken)
+    mine = steps.merge(planned.shards, parts, work, slot_hex=SLOT)
+    assert mine == steps.Published(others[1], None)
+    assert log_kinds(store).count("manifest") == 1
