@@ -8,11 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import orjson
+import pyarrow.compute as pc
 
 from airflow_delta_provider.core import rules
+from airflow_delta_provider.core.arrays import binary_list
 from airflow_delta_provider.core.equality import equal_mask
 from airflow_delta_provider.core.errors import DeltaError, DenominatorError, shown
-from airflow_delta_provider.core.keyset import bool_numpy, index_array
+from airflow_delta_provider.core.keyset import Keys, bool_numpy, index_array
 from airflow_delta_provider.core.rawcompare import RawRecord, RawWriter
 from airflow_delta_provider.core.recorded import ComparedColumn, HmacKey, Recorder, canonical
 from airflow_delta_provider.core.stream import Block, KeyColumn, SideCounts, key_text
@@ -141,10 +143,8 @@ class _Worker:
         self.writer.add([record for _, record in self._one_sided(block, category)])
 
     def _set_aside(self, block: Block, repeats: frozenset[bytes], counts: SideCounts) -> Block:
-        keep = np.ones(len(block), bool)
-        for key in repeats:
-            keep[block.keys.count_below(key) : block.keys.count_below(key + b"\x00")] = False
-        rows = np.flatnonzero(keep)
+        aside = pc.is_in(block.keys.data, value_set=binary_list(list(repeats)))
+        rows = np.flatnonzero(~bool_numpy(aside))
         counts.duplicate_key += len(block) - len(rows)
         return block if len(rows) == len(block) else block.take(rows)
 
@@ -197,6 +197,18 @@ class _Worker:
                 other = rules.Typed(column.carrier, target.raw_key[number], None)
                 _count_positions(rules.evaluate(list(column.rules), mine, other), self.tally.key_rules[number])
 
+    def _record(self, number: int, typed: rules.Typed, side: str, keys: Keys) -> list[Any]:
+        """Return values as they are recorded. Raises: what has no canonical value, naming side, column and key."""
+        recorder, column = self.recorders[number], self.comparison.columns[number]
+        try:
+            return recorder.record(typed)
+        except DeltaError as error:
+            row = _first_refused(recorder, typed)
+            key = key_text(keys[row], self.comparison.key_types)
+            raise type(error)(
+                f"{side}: column {shown(column.name)!r}, key {key}: {error.message}", where=side
+            ) from error
+
     def _unparsed(self, error: rules.UnparsedValue, column: ComparedColumn, block: Block) -> DeltaError:
         key = key_text(block.keys[error.row], self.comparison.key_types)
         value = "a value" if column.sensitive else repr(shown(error.text))
@@ -220,11 +232,12 @@ class _Worker:
                 continue
             places = np.flatnonzero(differs[rows])
             index = index_array(rows[places])
-            mine, other = (typed.take(index) for typed in recorded[number])
-            recorder, name = self.recorders[number], self.comparison.columns[number].name
-            for place, first, second in zip(
-                places.tolist(), recorder.record(mine), recorder.record(other), strict=True
-            ):
+            name = self.comparison.columns[number].name
+            shown_source, shown_target = (
+                self._record(number, typed.take(index), side, block.keys.take(rows[places]))
+                for typed, side, block in zip(recorded[number], ("source", "target"), (source, target), strict=True)
+            )
+            for place, first, second in zip(places.tolist(), shown_source, shown_target, strict=True):
                 names[place].append(name)
                 source_values[place].append(first)
                 target_values[place].append(second)
@@ -259,7 +272,7 @@ class _Worker:
                 typed = rules.recorded(list(column.rules), typed, side)
             except rules.UnparsedValue as error:
                 raise self._unparsed(error, column, block) from error
-            columns.append(self.recorders[number].record(typed))
+            columns.append(self._record(number, typed, side, block.keys))
         rows = zip(*columns, strict=True) if columns else ([] for _ in range(len(block)))
         texts = [_json(list(row)) for row in rows]
         keys = block.keys.data.to_pylist()
@@ -288,6 +301,15 @@ class _Worker:
             ]
             result.append([_json(list(key)) for key in zip(*parts, strict=True)])
         return result[0], result[1]
+
+
+def _first_refused(recorder: Recorder, typed: rules.Typed) -> int:
+    for row in range(len(typed)):
+        try:
+            recorder.record(typed.take(index_array([row])))
+        except DeltaError:
+            return row
+    return 0
 
 
 def _count_positions(ladder: rules.Ladder, counts: list[int]) -> None:

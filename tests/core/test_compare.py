@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_delta_provider.core.compare import Comparison, Tally, compare_blocks
-from airflow_delta_provider.core.errors import DenominatorError, ValueTextError
+from airflow_delta_provider.core.errors import DenominatorError, ValueRangeError, ValueTextError
 from airflow_delta_provider.core.keys import encode_key
 from airflow_delta_provider.core.keyset import Keys
 from airflow_delta_provider.core.rawcompare import RawReader, RawWriter
 from airflow_delta_provider.core.recorded import ComparedColumn, HmacKey
-from airflow_delta_provider.core.stream import KeyColumn, Layout, SideCounts, guarded_blocks
+from airflow_delta_provider.core.stream import Block, KeyColumn, Layout, SideCounts, guarded_blocks
 from airflow_delta_provider.core.types import LogicalType
 
 INT, TEXT = LogicalType("int"), LogicalType("text")
@@ -138,6 +138,23 @@ def test_a_value_that_does_not_parse_is_refused_with_side_column_and_key():
     with pytest.raises(ValueTextError, match="source: column 'v', key 1: a value") as caught:
         compared([(1, "hunter2")], [(1, "1")], comparison=Comparison((secret,), KEY, KEY, hmac_key=HmacKey("k", b"s")))
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_value_that_has_no_canonical_form_is_refused_with_side_column_and_key(there):
+    """An integer of 130 bits, in a matched row or a dropped one."""
+    column = ComparedColumn("v", INT, INT, INT)
+    kind = pa.decimal256(60, 0)
+
+    def stream(values: list[int], keys: list[int]) -> Iterator[Block]:
+        yield Block(Keys(np.array(keys, np.int64), INT), [pa.array(values, kind)])
+
+    source = stream([1, 2, 2**130], [1, 2, 3])
+    target = stream([0, 2, 3], [1, 2, 3]) if there else stream([0], [1])
+    with pytest.raises(ValueRangeError, match=r"\[DELTA_VALUE_RANGE\] source: column 'v', key 3: An integer has"):
+        compare_blocks(
+            source, target, Comparison((column,), KEY, KEY), Tally(), RawWriter(io.BytesIO(), "x", (None, None))
+        )
 
 
 def test_progress_is_told_while_one_side_is_alone():
