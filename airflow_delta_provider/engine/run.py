@@ -105,7 +105,8 @@ def reconcile(
         spilled = {}
         if len(ranges) > 1:
             scanned = [name for name in SIDES if opened.range_cost(name) is RangeCost.SCAN]
-            spilled = {name: spill_side(opened, name, folder) for name in scanned}
+            watch = partial(_check_time, deadline, spec)
+            spilled = {name: spill_side(opened, name, folder, watch=watch) for name in scanned}
         job = _Job(spec.form, opened.shared.identity, folder, deadline, spilled, opened.comparison.hmac_key)
         rows = max(opened.side(name).estimate_rows() or 0 for name in SIDES)
         workers = min(workers, len(ranges), 1 + rows // WORKER_ROWS_MIN)
@@ -206,8 +207,7 @@ def _run_shard(
     limits, clock = opened.spec.limits, time.monotonic()
 
     def watch(source_rows: int, target_rows: int) -> None:
-        if job.deadline is not None and time.monotonic() > job.deadline:
-            raise WallLimitError(f"the run took longer than {limits.max_seconds} s.", where="limits.max_seconds")
+        _check_time(job.deadline, opened.spec)
         if tell is not None:
             tell(source_rows + target_rows)
 
@@ -229,6 +229,11 @@ def _run_shard(
     raw_path.unlink()
     facts["ms"] = round((time.monotonic() - clock) * 1000)
     return _ShardResult(sub.manifest, sub.summary, body_path, facts)
+
+
+def _check_time(deadline: float | None, spec: Spec) -> None:
+    if deadline is not None and time.monotonic() > deadline:
+        raise WallLimitError(f"the run took longer than {spec.limits.max_seconds} s.", where="limits.max_seconds")
 
 
 def _merge(results: list[_ShardResult], spec: Spec, folder: Path) -> tuple[Merged, Path]:

@@ -26,7 +26,7 @@ from airflow_delta_provider.core.recorded import canonical
 from airflow_delta_provider.core.rules import Typed
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.prefetch import Prefetched
-from airflow_delta_provider.engine.spilled import read_spilled
+from airflow_delta_provider.engine.spilled import read_spilled, watched
 
 SIDES = ("source", "target")
 
@@ -87,6 +87,8 @@ def _compare_once(
 
         def blocks(name: str, batches: Iterator[pa.RecordBatch], counts: stream.SideCounts) -> Iterator[stream.Block]:
             layout = opened.layout(name, key_range)
+            if progress is not None and name in unsorted:
+                batches = watched(batches, lambda: progress(tally.source.rows, tally.target.rows))
             return stream.guarded_blocks(batches, layout, counts, ordered=name not in unsorted, folder=folder)
 
         compare_blocks(

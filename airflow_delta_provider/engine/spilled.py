@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -21,10 +21,18 @@ from airflow_delta_provider.engine.prefetch import Prefetched
 SPILL_ROWS = 16_384
 
 
-def spill_side(opened: Opened, name: str, folder: Path) -> Path:
+def watched(batches: Iterable[pa.RecordBatch], watch: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+    """Pass on batches, calling ``watch`` before each: it may end a sort that takes too long."""
+    for batch in batches:
+        watch()
+        yield batch
+
+
+def spill_side(opened: Opened, name: str, folder: Path, *, watch: Callable[[], None] = lambda: None) -> Path:
     """Read one side's whole key range once, sort it, and return the index of the files that hold it.
 
-    Disk: about the size of the compared columns. Raises: what the side raises, and UnsortedStreamError where a side that
+    Disk: about the size of the compared columns. ``watch`` is called for each batch read, and may end it by raising.
+    Raises: what the side raises, and UnsortedStreamError where a side that
     promises order does not keep it: the index would miss rows.
     """
     layout = opened.layout(name, opened.key_range)
@@ -33,7 +41,7 @@ def spill_side(opened: Opened, name: str, folder: Path) -> Path:
     path = folder / f"{name}.index"
     index: list[tuple[str, str, int]] = []
     with closing(Prefetched(lambda: opened.side(name).read(request), name)) as batches, ExitStack() as files:
-        keyed = stream.keyed_batches(batches, layout)
+        keyed = stream.keyed_batches(watched(batches, watch), layout)
         rows = stream.ascending_batches(keyed, layout) if ordered else sort_batches(keyed, folder=str(folder))
         writers: dict[pa.Schema, tuple[str, pa.ipc.RecordBatchFileWriter, list[int]]] = {}
         for batch in rows:

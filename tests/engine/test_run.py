@@ -201,6 +201,18 @@ def test_a_run_beyond_its_time_is_refused(empty, monkeypatch):
     assert max(len(side.requests) for side in sides.values()) == 1
 
 
+@pytest.mark.parametrize("cost", list(RangeCost))
+def test_a_sort_beyond_its_time_is_refused(cost, monkeypatch):
+    """Before the first row is compared: a sort of hours is part of the run."""
+    clock = iter(range(0, 10**6, 10))
+    monkeypatch.setattr("airflow_delta_provider.engine.run.time.monotonic", lambda: float(next(clock)))
+    made: list[int] = []
+    rows = [(str(number), "a") for number in range(500)]
+    source = table(*rows, batch_rows=1, order_of=Order.NONE, cost=cost, before_batch=made.append)
+    refused(errors.WallLimitError, source, table(*rows[:1]), limits={"max_seconds": 5}, shards=2)
+    assert max(made) < 20
+
+
 def test_a_side_that_fails_in_the_middle_ends_the_run_with_its_name():
     """A connection that drops: nothing is published, both readers stop."""
 
