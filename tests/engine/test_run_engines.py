@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_delta_provider.adapters.open import open_side
+from airflow_delta_provider.core.errors import KeyDuplicateError, SideChangedError
+from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.spec import parse_spec
 from airflow_delta_provider.core.store import blobs
 from airflow_delta_provider.core.store.memory import MemoryStore
@@ -147,3 +149,36 @@ def test_random_tables_give_one_digest_in_every_database(tmp_path_factory, sourc
         else:
             found.add(compared(*sides, shards_asked=shards))
     assert len(found) == 1
+
+
+def test_a_refusal_in_a_worker_is_the_refusal_of_the_run(tmp_path, monkeypatch):
+    """Its class, its message and its place come through the process; the store stays empty."""
+    monkeypatch.setattr("airflow_delta_provider.engine.run.WORKER_ROWS_MIN", 10)
+    sides = {
+        name: {**engine_tables.write(engine, tmp_path, name, [*SOURCE, SOURCE[5]]), "label": name}
+        for engine, name in (("sqlite", "source"), ("parquet", "target"))
+    }
+    form = {"name": "same", **sides, "key": ["id", "code"]}
+    store = MemoryStore()
+    with pytest.raises(KeyDuplicateError) as caught:
+        reconcile(parse_spec(form), store, open_side, shards=4, workers=2)
+    code = CODES[SOURCE[5][0] % 11]
+    key = f"({SOURCE[5][0]}, {code})"
+    assert caught.value.message == f"source: key {key} occurs in 2 rows; target: key {key} occurs in 2 rows."
+    assert list(store.list()) == []
+
+
+def test_a_worker_that_finds_other_columns_than_were_planned_refuses(written, monkeypatch):
+    """A migration that runs meanwhile: its verdict would be about two schemas."""
+    from airflow_delta_provider.engine import run
+
+    form = {
+        "name": "same",
+        "source": written["sqlite", "source"],
+        "target": written["sqlite", "target"],
+        "key": ["id", "code"],
+    }
+    job = run._Job(form, "0" * 64, Path(), None, {}, None)
+    monkeypatch.setattr(run, "_WORKER", {"job": job, "open_side": open_side})
+    with pytest.raises(SideChangedError, match=r"\[DELTA_SIDE_CHANGED\] the columns of a side changed"):
+        run._run_in_worker(0, KeyRange())
