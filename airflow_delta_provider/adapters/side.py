@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -16,6 +16,8 @@ __all__ = [
     "BATCH_BYTES_MAX",
     "BATCH_ROWS",
     "KEEP_COLUMN",
+    "Admitting",
+    "Cancellable",
     "Column",
     "Order",
     "RangeCost",
@@ -144,4 +146,25 @@ class Side(Protocol):
 
     def close(self) -> None:
         """Release connections and files; a second call does nothing."""
+        ...
+
+
+@runtime_checkable
+class Admitting(Protocol):
+    """A side whose engine stores values that their own types have not: zero dates, times of day beyond a day."""
+
+    def admit(self, names: frozenset[str]) -> None:
+        """Deliver such values of these columns, because a rule takes them away before anything else sees them."""
+        ...
+
+
+@runtime_checkable
+class Cancellable(Protocol):
+    """A side whose running read another thread can end."""
+
+    def cancel(self, cut: bool = False) -> None:
+        """End the read that runs, from another thread: ask the engine; with ``cut`` give up its connection at once.
+
+        Never raises for an engine that is gone, and returns within a few seconds.
+        """
         ...

@@ -65,13 +65,26 @@ class SqlSide:
             return self._dialect.primary_key(self._connection, relation)
 
     def resolve(self, types: Mapping[str, LogicalType]) -> Side:
-        """Give columns that hold no value at all, and of which nobody knows a type, the type of their partner."""
+        """Give columns without any value the type of their partner, and read columns of unmapped types as text.
+
+        A column whose engine cannot write it as text without loss keeps no type, and is refused when it is read.
+        """
         resolved = []
         for each in self._described():
             wanted = types.get(each.column.name)
-            resolved.append(retyped(each, wanted) if each.column.untyped and wanted is not None else each)
+            if wanted is not None and each.column.untyped:
+                each = retyped(each, wanted)
+            elif wanted is not None and each.column.type is None and wanted.kind == "text":
+                each = self._dialect.as_text(each) or each
+            resolved.append(each)
         self._read_columns = tuple(resolved)
         return self
+
+    def admit(self, names: frozenset[str]) -> None:
+        """Deliver zero dates and times beyond a day of these columns."""
+        self._read_columns = tuple(
+            self._dialect.admitting(each) if each.column.name in names else each for each in self._described()
+        )
 
     def order(self, key: tuple[str, ...], key_types: tuple[LogicalType, ...]) -> Order:
         """Say PROMISED where the engine orders every key column as canonical keys are ordered, else NONE."""

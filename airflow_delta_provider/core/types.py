@@ -28,6 +28,12 @@ DATE_MINUS_INFINITY = -(2**31)
 TIMESTAMP_INFINITY = 2**63 - 1
 TIMESTAMP_MINUS_INFINITY = -(2**63)
 """Sentinels inside ``date32`` and ``timestamp`` arrays; the same bit patterns as PostgreSQL's binary form."""
+DATE_ZERO = -(2**31) + 1
+TIMESTAMP_ZERO = -(2**63) + 1
+"""Sentinels of the date without a year, month and day that some engines store, in ``date32`` and ``timestamp(us)``.
+
+They come only where the first rule of a column is ``null_equals: zero_date``, and are NULL behind it and in records.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_delta_provider.adapters.side import SAMPLE_ROWS, Column, Order, RangeCost, Request, Side
+from airflow_delta_provider.adapters.side import (
+    SAMPLE_ROWS,
+    Admitting,
+    Cancellable,
+    Column,
+    Order,
+    RangeCost,
+    Request,
+    Side,
+)
 from airflow_delta_provider.core.errors import DeltaError
 from airflow_delta_provider.core.types import LogicalType
 
@@ -68,6 +77,17 @@ class NamedSide:
         """As ``Side.facts``."""
         with named(self.name):
             return self.inner.facts()
+
+    def admit(self, names: frozenset[str]) -> None:
+        """As ``Admitting.admit``; a side that stores no such values does nothing."""
+        if isinstance(self.inner, Admitting):
+            with named(self.name):
+                self.inner.admit(names)
+
+    def cancel(self, cut: bool = False) -> None:
+        """As ``Cancellable.cancel``; a side that cannot be cancelled does nothing."""
+        if isinstance(self.inner, Cancellable):
+            self.inner.cancel(cut)
 
     def close(self) -> None:
         """As ``Side.close``."""

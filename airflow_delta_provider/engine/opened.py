@@ -22,7 +22,7 @@ from airflow_delta_provider.core.submanifest import Shared, shared_of
 from airflow_delta_provider.engine.filtering import filters_of
 from airflow_delta_provider.engine.literals import key_literals
 from airflow_delta_provider.engine.named import NamedSide, named
-from airflow_delta_provider.engine.typing import Typed, resolve_untyped, type_columns
+from airflow_delta_provider.engine.typing import Typed, admit_values, resolve_untyped, type_columns
 
 OpenSide = Callable[[SideSpec], Side]
 """Opens one side; the command line and Airflow bring their own."""
@@ -148,6 +148,7 @@ def open_sides(
         pairing = pair_columns(names, target.columns, spec, ignored=ignored, primary_keys=keys)
         source, target = opened[:] = resolve_untyped(source, target, pairing, spec, names)
         typed = type_columns(source.columns, target.columns, pairing, spec, names)
+        admit_values(source, target, pairing, typed)
         return Opened(spec, source, target, pairing, typed, hmac_key)
     except BaseException:
         for side in opened:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_delta_provider.adapters.side import Column, Side
+from airflow_delta_provider.adapters.side import Admitting, Column, Side
 from airflow_delta_provider.core import rules
 from airflow_delta_provider.core.equality import schema_type
 from airflow_delta_provider.core.errors import (
@@ -39,7 +39,10 @@ class Typed:
 
 
 def resolve_untyped(source: Side, target: Side, pairing: Pairing, spec: Spec, names: Names) -> tuple[Side, Side]:
-    """Give each untyped column of a text file the type of its partner (docs/contract.md, 1)."""
+    """Give each untyped column of a text file the type of its partner (docs/contract.md, 1).
+
+    A column of an unmapped type that a rule reads is asked for as text.
+    """
     mine = {column.name: column for column in source.columns}
     other = {column.name: column for column in target.columns}
     reads = _written_reads(spec, names)
@@ -56,6 +59,23 @@ def resolve_untyped(source: Side, target: Side, pairing: Pairing, spec: Spec, na
         source.resolve(wanted[0]) if wanted[0] else source,
         target.resolve(wanted[1]) if wanted[1] else target,
     )
+
+
+def admit_values(source: Side, target: Side, pairing: Pairing, typed: Typed) -> None:
+    """Let engines deliver values that the first rule of their column takes away: zero dates, and times beyond a day."""
+    for name, side in (("source", source), ("target", target)):
+        pairs = zip(pairing.values, typed.columns, strict=True)
+        found = frozenset(getattr(pair, name) for pair, column in pairs if _takes_away(column.rules, name))
+        if found and isinstance(side, Admitting):
+            side.admit(found)
+
+
+def _takes_away(documents: Sequence[Mapping[str, Any]], side: str) -> bool:
+    """Tell whether the first rule for a side nulls zero dates or reads lengths of time."""
+    first = next((rule for rule in documents if rule.get("side", "both") in ("both", side)), None)
+    if first is None:
+        return False
+    return first.get("values") == "zero_date" or (first["rule"] == "read_as" and first["type"] == "interval")
 
 
 def _taken_type(

@@ -149,8 +149,8 @@ def test_null_parents_hide_what_lies_under_them() -> None:
     [
         ("CAST('12:00:00+01' AS TIMETZ)", "CAST it to TIME"),
         ("union_value(a := 1)", "union_extract"),
-        ("CAST(1 AS VARIANT)", "VARCHAR or JSON"),
-        ("[INTERVAL 1 DAY]", "CAST it to VARCHAR"),
+        ("CAST(1 AS VARIANT)", "CAST it to JSON"),
+        ("[INTERVAL 1 DAY]", "read_as: {type: text}"),
     ],
 )
 def test_a_type_without_a_mapping_is_refused_with_advice(expression: str, advice: str) -> None:

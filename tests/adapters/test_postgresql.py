@@ -207,7 +207,7 @@ def test_types_without_a_meaning_here_are_named_with_advice(database: psycopg.Co
             (name, True, True) for name in ("z", "r", "p", "g", "ps", "v")
         ]
         with pytest.raises(
-            SideColumnTypeError, match=r"\[DELTA_SIDE_TYPE\] table t, column r: int4range .* Select lower"
+            SideColumnTypeError, match=r"\[DELTA_SIDE_TYPE\] table t, column r: int4range .* select lower"
         ):
             list(side.read(Request(("id", "r"))))
 

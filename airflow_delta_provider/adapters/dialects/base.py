@@ -15,7 +15,18 @@ from airflow_delta_provider.adapters.side import Column
 from airflow_delta_provider.core.errors import DeltaError, SideReadError
 from airflow_delta_provider.core.types import LogicalType
 
-__all__ = ["ALIAS", "Bound", "Decoder", "Dialect", "ReadColumn", "Relation", "gathered", "row_batches", "split_name"]
+__all__ = [
+    "ALIAS",
+    "Bound",
+    "Decoder",
+    "Dialect",
+    "ReadColumn",
+    "Relation",
+    "gathered",
+    "row_batches",
+    "split_name",
+    "text_column",
+]
 
 ONE_PART_MAX = 8
 """Most parts into which a dotted table name is split."""
@@ -144,6 +155,20 @@ class Dialect(Spelling, ABC):
         """Write one term of ORDER BY: canonical order, NULL first."""
         return f"{column.sort} ASC NULLS FIRST"
 
+    def as_text(self, column: ReadColumn) -> ReadColumn | None:
+        """Return a column of an unmapped type read as the text that the engine writes for it, or None where that loses something.
+
+        It has no order that a read may ask for.
+        """
+        return None
+
+    def admitting(self, column: ReadColumn) -> ReadColumn:
+        """Return a column that also delivers what its logical type has not, because a rule takes it away first.
+
+        Zero dates come as ``DATE_ZERO`` and ``TIMESTAMP_ZERO``, lengths of time as ``time64`` outside of one day.
+        """
+        return column
+
     def keep_column(self, expression: str) -> ReadColumn:
         """Return the column that holds a filter's verdict."""
         return ReadColumn(Column("", LogicalType("bool"), "boolean"), expression, pa.bool_())
@@ -155,6 +180,12 @@ class Dialect(Spelling, ABC):
     def close(self, connection: Any) -> None:
         """Give the snapshot back and close the connection."""
         connection.close()
+
+
+def text_column(each: ReadColumn, select: str, native: Any = None) -> ReadColumn:
+    """Return a column of an unmapped type, read as text by an expression."""
+    column = Column(each.column.name, LogicalType("text"), each.column.engine_type, each.column.nullable)
+    return ReadColumn(column, select, pa.string(), "", native)
 
 
 def split_name(table: str) -> list[tuple[str, ...]]:

@@ -19,6 +19,7 @@ from airflow_delta_provider.adapters.dialects.base import (
     Relation,
     gathered,
     split_name,
+    text_column,
 )
 from airflow_delta_provider.adapters.dialects.ducktypes import (
     INTERVAL_HOURS_MAX,
@@ -219,6 +220,10 @@ class DuckdbDialect(Dialect):
             )
         inner = f"SELECT {named} FROM {relation.source} AS {ALIAS}"
         return sql(f"SELECT * FROM ({inner}) AS delta_rows USING SAMPLE reservoir({int(rows)} ROWS) REPEATABLE (42)")
+
+    def as_text(self, column: ReadColumn) -> ReadColumn | None:
+        """Return the engine's own text of any value."""
+        return text_column(column, f"CAST({self.field(column.column.name)} AS VARCHAR)")
 
     def facts(self, connection: Any) -> dict[str, Any]:
         """Return the library's version."""

@@ -52,9 +52,9 @@ _AS_TEXT = {
 }
 _WIDE = {"hugeint": False, "uhugeint": True}
 _ADVICE = {
-    "time with time zone": "CAST it to TIME, or to VARCHAR, in a query.",
+    "time with time zone": "Name read_as: {type: text}, or CAST it to TIME in a query.",
     "union": "Read its members apart in a query: union_extract(c, 'member').",
-    "variant": "CAST it to VARCHAR or JSON in a query.",
+    "variant": "Name read_as: {type: text}, or CAST it to JSON in a query.",
     "geometry": "Read it through ST_AsWKB(c) or ST_AsText(c) in a query.",
 }
 
@@ -145,7 +145,7 @@ def _quoted(label: str) -> str:
 
 def advice(duck: Any) -> str:
     """Say what makes a column of an unmapped type readable."""
-    return _ADVICE.get(str(duck.id), "CAST it to VARCHAR in a query, and name a read_as where it is more than text.")
+    return _ADVICE.get(str(duck.id), "Read it as text: read_as: {type: text}.")
 
 
 def carried(array: pa.Array, carrier: pa.DataType) -> pa.Array:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.dialects import mysql_catalog as catalog
-from airflow_delta_provider.adapters.dialects.base import ALIAS, Bound, Dialect, ReadColumn, Relation, split_name
-from airflow_delta_provider.adapters.dialects.mysql_stream import ProtocolError, RowStream
-from airflow_delta_provider.adapters.dialects.mysql_types import SORT_BYTES_MAX, truth
+from airflow_delta_provider.adapters.dialects.base import (
+    ALIAS,
+    Bound,
+    Dialect,
+    ReadColumn,
+    Relation,
+    split_name,
+    text_column,
+)
+from airflow_delta_provider.adapters.dialects.mysql_stream import ProtocolError, RowStream, texts
+from airflow_delta_provider.adapters.dialects.mysql_types import SORT_BYTES_MAX, Native, truth
 from airflow_delta_provider.adapters.dialects.spelling import LITERAL_TYPES
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, joined, sql
 from airflow_delta_provider.core.errors import DeltaError, SideMissingError, SideReadError, shown
@@ -175,6 +184,15 @@ class MysqlDialect(Dialect):
     def double(self, field: str) -> str:
         """Widen by arithmetic, which every version has."""
         return f"({field} + 0e0)"
+
+    def as_text(self, column: ReadColumn) -> ReadColumn | None:
+        """Return the server's own text; geometry and vectors have none."""
+        return text_column(column, column.native, Native(texts)) if column.native else None
+
+    def admitting(self, column: ReadColumn) -> ReadColumn:
+        """Deliver zero dates, and times beyond a day, which the text protocol holds as they are."""
+        read = getattr(column.native, "admitting", None)
+        return replace(column, native=replace(column.native, read=read)) if read else column
 
     def keep_column(self, expression: str) -> ReadColumn:
         """Return the column that holds a filter's verdict."""

@@ -14,12 +14,14 @@ from airflow_delta_provider.adapters.dialects.mysql_stream import octets, texts
 from airflow_delta_provider.adapters.pgcopy.cells import Cells
 from airflow_delta_provider.adapters.side import Column
 from airflow_delta_provider.core.errors import ValueRangeError, shown
-from airflow_delta_provider.core.types import LogicalType
+from airflow_delta_provider.core.types import DATE_ZERO, TIMESTAMP_ZERO, LogicalType
 
 SORT_BYTES_MAX = 8192
 """Longest key that the engine is asked to sort, also ``max_sort_length`` of the session: it would cut longer ones."""
 UTF8_BYTES_MAX = 4
 _MIDNIGHT_AFTER = r"^24:00:00(\.0*)?$"
+_ZERO_DATE = r"^0000-00-00( 00:00:00(\.0+)?)?$"
+_LENGTH = r"^(?P<sign>-?)(?P<hours>[0-9]+):(?P<minutes>[0-9]{2}):(?P<seconds>[0-9]{2})(?:\.(?P<micros>[0-9]{1,6}))?$"
 
 _INT_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64, "year": 16}
 _TEXTS = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"))
@@ -28,7 +30,7 @@ _ADVICE = {
     "geometry": "Select it as text in a query: ST_AsText(column), or as bytes: ST_AsBinary(column).",
     "vector": "Select it as text in a query: VEC_ToText(column).",
 }
-_ADVICE_ELSE = "Select it as text in a query: CAST(column AS CHAR)."
+_ADVICE_ELSE = "Read it as text: read_as: {type: text}."
 _GEOMETRIES = frozenset(("point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
                          "geometrycollection", "geomcollection"))  # fmt: skip
 
@@ -65,6 +67,8 @@ class Native:
     plain: bool = False
     scale: int | None = None
     stamp: bool = False
+    admitting: Callable[[Cells], pa.Array] | None = None
+    """``read`` for a column whose rules take away what its logical type has not."""
 
 
 def read_column(each: Declared, field: str, flavour: Flavour) -> ReadColumn:
@@ -72,7 +76,11 @@ def read_column(each: Declared, field: str, flavour: Flavour) -> ReadColumn:
     found = _mapped(each, field, flavour)
     if found is None:
         advice = _ADVICE.get("geometry" if each.type in _GEOMETRIES else each.type, _ADVICE_ELSE)
-        return ReadColumn(Column(each.name, None, each.shown, each.nullable, advice=advice))
+        as_text = "" if each.type in _GEOMETRIES or each.type in _ADVICE else f"CAST({field} AS CHAR)"
+        return ReadColumn(
+            Column(each.name, None, each.shown, each.nullable, advice=advice),
+            native=code_points(as_text, flavour) if as_text else None,
+        )
     kind, select, arrow, sort, native = found
     return ReadColumn(Column(each.name, kind, each.shown, each.nullable), select, arrow, sort, native)
 
@@ -148,18 +156,35 @@ def _uuid(field: str, flavour: Flavour) -> Mapped:
 def _moment(each: Declared, field: str) -> Mapped | None:
     digits = each.digits or 0
     if each.type == "date":
-        return LogicalType("date"), field, pa.date32(), field, Native(_calendar(pa.date32(), each.name), True)
+        return LogicalType("date"), field, pa.date32(), field, _days(pa.date32(), each.name)
     if each.type == "datetime":
         arrow = pa.timestamp("us")
-        return LogicalType("timestamp", digits=digits), field, arrow, field, Native(_calendar(arrow, each.name), True)
+        return LogicalType("timestamp", digits=digits), field, arrow, field, _days(arrow, each.name)
     if each.type == "timestamp":
         arrow = pa.timestamp("us", "UTC")
-        read = _calendar(pa.timestamp("us"), each.name)
-        native = Native(lambda cells: read(cells).cast(arrow), True, stamp=True)
-        return LogicalType("timestamp_tz", digits=digits), field, arrow, field, native
+        return LogicalType("timestamp_tz", digits=digits), field, arrow, field, _days(arrow, each.name)
     if each.type == "time":
-        return LogicalType("time", digits=digits), field, pa.time64("us"), field, Native(_clock(each.name), True)
+        native = Native(_clock(each.name), True, admitting=_lengths)
+        return LogicalType("time", digits=digits), field, pa.time64("us"), field, native
     return None
+
+
+def _days(arrow: pa.DataType, name: str) -> Native:
+    """Return how dates and timestamps are read; an instant is written as a wall clock in UTC, the session's zone."""
+    stamp = pa.types.is_timestamp(arrow) and arrow.tz is not None
+    read = _calendar(pa.timestamp("us") if stamp else arrow, name)
+    zero = pa.scalar(DATE_ZERO, pa.int32()) if pa.types.is_date32(arrow) else pa.scalar(TIMESTAMP_ZERO, pa.int64())
+
+    def whole(cells: Cells) -> pa.Array:
+        return read(texts(cells)).view(arrow)
+
+    def admitting(cells: Cells) -> pa.Array:
+        found = texts(cells)
+        zeros = pc.fill_null(pc.match_substring_regex(found, _ZERO_DATE), False)
+        days = read(pc.if_else(zeros, pa.scalar(None, pa.string()), found))
+        return pc.if_else(zeros, zero, days.view(zero.type)).view(arrow)
+
+    return Native(whole, True, stamp=stamp, admitting=admitting)
 
 
 def _cast(arrow: pa.DataType) -> Callable[[Cells], pa.Array]:
@@ -170,18 +195,17 @@ def _float(arrow: pa.DataType) -> Callable[[Cells], pa.Array]:
     return lambda cells: texts(cells).cast(pa.float64()).cast(arrow)
 
 
-def _calendar(arrow: pa.DataType, name: str) -> Callable[[Cells], pa.Array]:
+def _calendar(arrow: pa.DataType, name: str) -> Callable[[pa.Array], pa.Array]:
     """Read dates and wall-clock times; the engine also stores days that are none, which no calendar has."""
 
-    def read(cells: Cells) -> pa.Array:
-        found = texts(cells)
+    def read(found: pa.Array) -> pa.Array:
         try:
             return found.cast(arrow)
         except pa.ArrowInvalid:
             bad = next((text for text in found.to_pylist() if text is not None and not _casts(text, arrow)), "")
             raise ValueRangeError(
-                f"Column {shown(name)}: {shown(bad)} is no day of the calendar. Select it as text in a query,"
-                " CAST(column AS CHAR), and use null_equals: zero_date before read_as.",
+                f"Column {shown(name)}: {shown(bad)} is no day of the calendar. For 0000-00-00 name null_equals: zero_date"
+                " as the column's first rule; select others as text in a query, CAST(column AS CHAR).",
                 where=f"column {shown(name)}",
             ) from None
 
@@ -201,14 +225,25 @@ def _clock(name: str) -> Callable[[Cells], pa.Array]:
             bad = next((text for text in plain.to_pylist() if text is not None and not _casts(text)), None)
             if bad is not None:
                 raise ValueRangeError(
-                    f"Column {shown(name)}: {shown(bad)} is no time of day. Select it as text or as seconds,"
-                    " TIME_TO_SEC(column), in a query, or read it as interval.",
+                    f"Column {shown(name)}: {shown(bad)} is no time of day. Name read_as: {{type: interval}} as the"
+                    " column's first rule.",
                     where=f"column {shown(name)}",
                 ) from None
             micros = pc.if_else(last, pa.scalar(86_400_000_000, pa.int64()), _of_day(plain).view(pa.int64()))
             return micros.view(pa.time64("us"))
 
     return read
+
+
+def _lengths(cells: Cells) -> pa.Array:
+    """Read lengths of time, negative ones and those beyond a day too, as microseconds in the carrier of times."""
+    parts = pc.extract_regex(texts(cells), _LENGTH)
+    sign, hours, minutes, seconds, micros = (pc.struct_field(parts, [at]) for at in range(5))
+    whole = pa.scalar(0, pa.int64())
+    for part, unit in ((hours, 3_600_000_000), (minutes, 60_000_000), (seconds, 1_000_000)):
+        whole = pc.add(whole, pc.multiply(part.cast(pa.int64()), pa.scalar(unit, pa.int64())))
+    whole = pc.add(whole, pc.utf8_rpad(micros, 6, "0").cast(pa.int64()))
+    return pc.if_else(pc.equal(sign, "-"), pc.negate(whole), whole).view(pa.time64("us"))
 
 
 def _of_day(found: pa.Array) -> pa.Array:

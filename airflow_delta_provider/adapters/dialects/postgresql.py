@@ -9,7 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.dialects import postgresql_catalog as catalog
-from airflow_delta_provider.adapters.dialects.base import ALIAS, Bound, Dialect, ReadColumn, Relation, split_name
+from airflow_delta_provider.adapters.dialects.base import (
+    ALIAS,
+    Bound,
+    Dialect,
+    ReadColumn,
+    Relation,
+    split_name,
+    text_column,
+)
 from airflow_delta_provider.adapters.dialects.postgresql_literals import literal_of
 from airflow_delta_provider.adapters.dialects.postgresql_types import Native, bool_column
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, sql
@@ -167,6 +175,15 @@ class PostgresqlDialect(Dialect):
     def order_term(self, column: ReadColumn) -> str:
         """Write NULLS FIRST only where there may be NULLs: no default index serves it."""
         return f"{column.sort} ASC NULLS FIRST" if column.column.nullable else f"{column.sort} ASC"
+
+    def as_text(self, column: ReadColumn) -> ReadColumn | None:
+        """Return the server's own text of any value, compared by code points.
+
+        An address is written as the server shows it: its cast would add a mask of all bits.
+        """
+        field = self.field(column.column.name)
+        text = f"pg_catalog.abbrev({field})" if column.column.engine_type == "inet" else f"{field}::text"
+        return text_column(column, f'{text} COLLATE "C"', column.native)
 
     def keep_column(self, expression: str) -> ReadColumn:
         """Return the column that holds a filter's verdict."""

@@ -97,15 +97,15 @@ _CLOCKS = {
     "timestamptz": ("timestamp_tz", pa.timestamp("us", "UTC"), "timestamptz"),
 }
 _ADVICE = {
-    "timetz": "A time with a zone is no point in time: select it as text or as time in a query.",
-    "xml": "Select it as text in a query; equal documents may differ as text.",
-    "composite": "Select its fields, or the column as text, in a query.",
-    "range": "Select lower(), upper() and the bounds' kind, or the column as text, in a query.",
+    "timetz": "A time with a zone is no point in time: name read_as: {type: text}, or select it as time in a query.",
+    "xml": "Name read_as: {type: text}; equal documents may differ as text.",
+    "composite": "Name read_as: {type: text}, or select its fields in a query.",
+    "range": "Name read_as: {type: text}, or select lower(), upper() and the bounds' kind in a query.",
     "hstore": "Select it as jsonb in a query: hstore_to_jsonb(column).",
     "geometry": "Select it as text in a query: ST_AsEWKT(column), or as bytes: ST_AsEWKB(column).",
-    "array": "Select it as text, or as jsonb with to_jsonb(column), in a query.",
+    "array": "Name read_as: {type: text}, or select it as jsonb in a query: to_jsonb(column).",
 }
-_ADVICE_ELSE = "Select it as text in a query: (column)::text."
+_ADVICE_ELSE = "Read it as text: read_as: {type: text}."
 
 
 def resolved(types: dict[int, CatalogType], number: int, modifier: int) -> tuple[CatalogType, int]:
@@ -134,7 +134,8 @@ def read_column(
     found, modifier = resolved(types, number, modifier)
     mapped = _mapped(types, text, found, modifier)
     if isinstance(mapped, str):
-        return ReadColumn(Column(name, None, shown_type, nullable, advice=mapped))
+        as_text = Native(Form("rawtext" if text.raw else "text"), "text")
+        return ReadColumn(Column(name, None, shown_type, nullable, advice=mapped), native=as_text)
     column = Column(name, mapped.kind, shown_type, nullable)
     select = f"{field}::{mapped.convert}" if mapped.convert else field
     sort, collation, plain = _sort(mapped, text, field, found, place[1])

@@ -21,10 +21,11 @@ from airflow_delta_provider.adapters.dialects.base import (
     Relation,
     row_batches,
     split_name,
+    text_column,
 )
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, sql
 from airflow_delta_provider.adapters.side import Column
-from airflow_delta_provider.core.decimals import decimal_of_float
+from airflow_delta_provider.core.decimals import decimal_of_float, float64_text
 from airflow_delta_provider.core.errors import (
     ConnectError,
     DeltaError,
@@ -195,6 +196,13 @@ class SqliteDialect(Dialect):
         inner = f"SELECT {named}, row_number() OVER () AS delta_row FROM {relation.source} AS {ALIAS}"
         return sql(f"SELECT {outer} FROM ({inner}) WHERE delta_row % ", Value(step), " = 0")
 
+    def as_text(self, column: ReadColumn) -> ReadColumn | None:
+        """Return texts as they are and numbers as canonical text; a column that also holds blobs has none."""
+        if "blob" in column.column.engine_type or column.column.type is not None:
+            return None
+        field = self.field(column.column.name)
+        return text_column(column, f"CASE typeof({field}) WHEN 'real' THEN {field} ELSE CAST({field} AS TEXT) END")
+
     def facts(self, connection: Any) -> dict[str, Any]:
         """Return the library's version."""
         return {"engine_version": _rows(connection, "SELECT sqlite_version()")[0][0]}
@@ -277,7 +285,8 @@ class SqliteDialect(Dialect):
         elif (least, most) == ("integer", "real"):
             kind = LogicalType("decimal")
         else:
-            advice = f"It holds values of the classes {least} and {most}; CAST it to one of them in a query."
+            as_text = "" if least == "blob" else "name read_as: {type: text}, or "
+            advice = f"It holds values of the classes {least} and {most}: {as_text}CAST it to one of them in a query."
             return ReadColumn(Column(name, None, f"{least} and {most}", declared.nullable, advice=advice))
         column = Column(name, kind, declared.text or str(least), declared.nullable, untyped)
         return ReadColumn(column, self.field(name), _CARRIERS[kind.kind], self._sort(declared, kind.kind, utf8))
@@ -353,7 +362,7 @@ def _decoder(each: ReadColumn) -> Decoder:
 
 
 def _texts(values: list[Any]) -> pa.Array:
-    raw = pa.array(values, pa.binary())
+    raw = pa.array([float64_text(each).encode() if isinstance(each, float) else each for each in values], pa.binary())
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:

@@ -76,6 +76,7 @@ class PostgresqlWriter(Writer):
 
     def begin(self, *, write: bool, alone: bool = False) -> None:
         """Begin; deferrable constraints are checked at the end."""
+        self.rollback()
         with self.writing():
             if write:
                 self.connection.execute("SET CONSTRAINTS ALL DEFERRED")

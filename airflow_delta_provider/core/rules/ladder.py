@@ -14,7 +14,7 @@ from airflow_delta_provider.core.equality import equal_mask, schema_type
 from airflow_delta_provider.core.rules.convert import date_to_timestamp
 from airflow_delta_provider.core.rules.fit import Rule, has_midnight, recorded_length
 from airflow_delta_provider.core.rules.pairs import equal_under
-from airflow_delta_provider.core.rules.transforms import PAIR_RULES, apply
+from airflow_delta_provider.core.rules.transforms import PAIR_RULES, apply, without_zero_dates
 from airflow_delta_provider.core.rules.typed import Typed, UnparsedValue
 from airflow_delta_provider.core.types import LogicalType
 
@@ -125,7 +125,9 @@ def _least(steps: list[Any]) -> Any:
 
 
 def _as_recorded(rules: Sequence[Rule], typed: Typed) -> Typed:
-    """Return values as they are recorded: a date that is compared with a timestamp as one."""
+    """Return values as they are recorded: a date that is compared with a timestamp as one, a zero date as NULL."""
+    if any(rule["rule"] == "null_equals" and rule["values"] == "zero_date" for rule in rules):
+        typed = without_zero_dates(typed)
     if typed.type.kind == "date" and has_midnight(rules):
         return typed.with_values(LogicalType("timestamp"), date_to_timestamp(typed.array))
     return typed

@@ -19,7 +19,7 @@ from airflow_delta_provider.core.rules.normalize import normalized
 from airflow_delta_provider.core.rules.parse import parse_text
 from airflow_delta_provider.core.rules.rounding import rounded
 from airflow_delta_provider.core.rules.typed import Typed, refuse_first
-from airflow_delta_provider.core.types import NUMBERS, LogicalType
+from airflow_delta_provider.core.types import DATE_ZERO, NUMBERS, TIMESTAMP_ZERO, LogicalType
 
 Rule = Mapping[str, Any]
 PAIR_RULES = ("tolerance", "numeric_text", "date_as_midnight")
@@ -119,7 +119,8 @@ def _null_equals(rule: Rule, typed: Typed, side: str, schema: LogicalType) -> Ty
         if typed.type.kind == "text" and arrays.is_text(typed.array.type):
             found = pc.match_substring_regex(typed.array, _ZERO_DATE)
             hit = arrays.bool_values(pc.fill_null(found, False))
-        return _nulled(typed, hit)
+            return _nulled(typed, hit)
+        return without_zero_dates(typed)
     numeric = typed.type.kind in NUMBERS and schema.kind in NUMBERS
     own = LogicalType(schema.kind if numeric else typed.type.kind)
     common = schema_type(typed.type, own) or own
@@ -129,6 +130,16 @@ def _null_equals(rule: Rule, typed: Typed, side: str, schema: LogicalType) -> Ty
             repeated = constant.take(arrays.int64_array(np.zeros(len(typed))))
             hit |= arrays.bool_values(equal_mask(typed.array, repeated, typed.type, own, common))
     return _nulled(typed, hit)
+
+
+def without_zero_dates(typed: Typed) -> Typed:
+    """Return a column with NULL in place of zero dates (``types.DATE_ZERO``, ``types.TIMESTAMP_ZERO``)."""
+    arrow = typed.array.type
+    if pa.types.is_date32(arrow):
+        return _nulled(typed, arrays.typed_values(typed.array, np.int32) == DATE_ZERO)
+    if pa.types.is_timestamp(arrow) and arrow.unit == "us":
+        return _nulled(typed, arrays.typed_values(typed.array, np.int64) == TIMESTAMP_ZERO)
+    return typed
 
 
 def _as_text(value: Any) -> str:
