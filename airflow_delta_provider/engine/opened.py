@@ -50,6 +50,7 @@ class Opened:
             hmac_key=hmac_key,
             raw_keys=any(column.rules for column in typed.target_key),
         )
+        self._orders: dict[str, Order] = {}
         self.key_range = _whole_range(spec, typed)
         self.shared = _shared(self)
 
@@ -92,6 +93,11 @@ class Opened:
 
     def order(self, name: str) -> Order:
         """Return what order one side delivers; rules on the key mean none."""
+        if name not in self._orders:
+            self._orders[name] = self._order(name)
+        return self._orders[name]
+
+    def _order(self, name: str) -> Order:
         keys = self.key_columns(name)
         if any(column.rules for column in keys):
             return Order.NONE
