@@ -242,8 +242,13 @@ def test_an_engine_whose_order_is_not_the_keys_is_refused():
 
 
 @pytest.mark.parametrize("limit", [None, 1])
-def test_rows_that_only_look_sorted_are_sorted_and_compared(limit):
-    """A first pass over rows out of order sees differences that are none: they count for no limit."""
+@pytest.mark.parametrize("flush_rows", [1, 1000])
+def test_rows_that_only_look_sorted_are_sorted_and_compared(limit, flush_rows, monkeypatch):
+    """A first pass over rows out of order sees differences that are none: they count for no limit.
+
+    What the first pass has written already must not stand before what the second one writes.
+    """
+    monkeypatch.setattr("airflow_delta_provider.core.rawcompare.FLUSH_ROWS", flush_rows)
     rows = [(str(number), "a") for number in range(20)]
     source = table(*rows[10:], *rows[:10], order_of=Order.HOPED, batch_rows=5)
     target = table(*rows[:19], batch_rows=5)
