@@ -6,6 +6,7 @@ What comes out is what `generation.classify` gives; this is the way that keeps u
 from __future__ import annotations
 
 import re
+from binascii import unhexlify
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,12 @@ from airflow_delta_provider.core.packs import KeyBounds, PackRow, PackWriter, pa
 WINDOW_KEYS: Final = 1024
 """Keys that are compared as one list."""
 
-_HEAD = re.compile(
-    rb'\{"disposition":"([a-z]+)","head":\{"previous":(?:null|".{64}"),"row_digest":(?:null|"(.{64})"),"version":'
-)
-_TAIL = re.compile(rb'"sort_key":"([0-9a-f]*)"\}\n')
+_HEAD = b'{"disposition":"'
+_FIRST = b'{"disposition":"present","head":{"previous":null,"row_digest":"'
+_LATER = b'{"disposition":"present","head":{"previous":"'
+_LATER_DIGEST = b'","row_digest":"'
+_LATER_END = len(_LATER) + 64
+_TAIL = re.compile(rb'"sort_key":"((?:[0-9a-f]{2})*)"\}\n')
 """Both ends of an entry line, in a pack that was proved before. Neither can stand inside a key: its quotes are escaped."""
 
 
@@ -77,12 +80,22 @@ def _read_batch(data: bytes, row: PackRow) -> EntryBatch:
     proved = whole and tuple(merkle.aligned_nodes(leaves, row.start)) == row.nodes
     if not proved or sha256_hex(data) != row.sha256:
         raise PackDigestError("A pack is not what the index says.", where=f"pack at entry {row.start}")
-    heads, tails = _HEAD.findall(data), _TAIL.findall(data)
-    if not len(heads) == len(tails) == len(lines):
+    tails = _TAIL.findall(data)
+    if len(tails) != len(lines):
         raise GenerationContractError("A line of a pack is no entry.", where=f"pack at entry {row.start}")
-    sort_keys = [bytes.fromhex(sort_key.decode()) for sort_key in tails]
-    present = [digest.decode() if disposition == b"present" else None for disposition, digest in heads]
-    return EntryBatch(sort_keys, present, lines, leaves)
+    start, stop = len(_FIRST), len(_FIRST) + 64
+    present = [line[start:stop].decode() if line.startswith(_FIRST) else _present(line) for line in lines]
+    return EntryBatch([unhexlify(sort_key) for sort_key in tails], present, lines, leaves)
+
+
+def _present(line: bytes) -> str | None:
+    """Return the row digest of an entry that has changed before, None where it is not present."""
+    if line.startswith(_LATER) and line.startswith(_LATER_DIGEST, _LATER_END):
+        start = _LATER_END + len(_LATER_DIGEST)
+        return line[start : start + 64].decode()
+    if not line.startswith(_HEAD) or line.startswith(b"present", len(_HEAD)):
+        raise GenerationContractError("A line of a pack is no entry.", where=line[:64].decode(errors="replace"))
+    return None
 
 
 class _Cursor:

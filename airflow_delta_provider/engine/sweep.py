@@ -119,7 +119,7 @@ def sweep(
         ranges = plan_sweep_ranges(opened, count=shards, workers=workers)
         spilled = None
         if len(ranges) > 1 and opened.range_cost("target") is RangeCost.SCAN:
-            spilled = spill_side(opened, "target", folder)
+            spilled = spill_side(opened, "target", folder, watch=partial(_check_deadline, opened, deadline))
         key = opened.comparison.hmac_key
         job = _Job(spec.form, opened.shared.identity, opened.start, store, folder, deadline, spilled, key)
         workers = min(workers, len(ranges), 1 + (opened.target.estimate_rows() or 0) // WORKER_ROWS_MIN)

@@ -33,6 +33,7 @@ from airflow_delta_provider.core.packs import PackWriter, index_bytes
 from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.sweeprows import RowEncoder
 from airflow_delta_provider.core.types import KEEP_COLUMN
+from airflow_delta_provider.engine.named import canceller
 from airflow_delta_provider.engine.prefetch import Prefetched
 from airflow_delta_provider.engine.spilled import read_spilled
 from airflow_delta_provider.engine.sweep_open import OpenedSweep
@@ -129,8 +130,9 @@ def _sweep_once(
     before = iter(()) if opened.predecessor is None else opened.predecessor.batches(packs.read, bounds)
     types = opened.shared.key_types
     with closing(_read(opened, key_range, ordered, spilled)) as batches:
-        blocks = stream.guarded_blocks(_kept(batches), layout, counts, ordered=ordered, folder=folder)
-        seen = encoder.seen_batches(_watched(blocks, counts, watch), filtered=opened.filtered)
+        kept = _kept(batches, counts, watch)
+        blocks = stream.guarded_blocks(kept, layout, counts, ordered=ordered, folder=folder)
+        seen = encoder.seen_batches(blocks, filtered=opened.filtered)
         for found in sweep_batches(before, seen, lambda key: jsonc.dumps(decode_key(key, types)), tally, writer):
             changes.add(found)
     tally.add_null_keys(counts.null_key)
@@ -151,25 +153,20 @@ def _read(opened: OpenedSweep, key_range: KeyRange, ordered: bool, spilled: Path
     if spilled is not None:
         return Prefetched(lambda: read_spilled(spilled, key_range), "target")
     request = opened.request("target", key_range, ordered=ordered)
-    return Prefetched(lambda: opened.target.read(request), "target")
+    return Prefetched(lambda: opened.target.read(request), "target", canceller(opened.target))
 
 
-def _kept(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rename the filter's column, so that no row is dropped for it."""
+def _kept(
+    batches: Iterator[pa.RecordBatch], counts: stream.SideCounts, watch: Callable[[int], None] | None
+) -> Iterator[pa.RecordBatch]:
+    """Rename the filter's column, so that no row is dropped for it; ``watch`` looks at the clock for each batch."""
     for batch in batches:
+        if watch is not None:
+            watch(counts.rows)
         names = batch.schema.names
         if KEEP_COLUMN in names:
             batch = batch.rename_columns([KEPT_COLUMN if name == KEEP_COLUMN else name for name in names])
         yield batch
-
-
-def _watched(
-    blocks: Iterator[stream.Block], counts: stream.SideCounts, watch: Callable[[int], None] | None
-) -> Iterator[stream.Block]:
-    for block in blocks:
-        if watch is not None:
-            watch(counts.rows)
-        yield block
 
 
 class _ChangeWriter:
