@@ -83,6 +83,12 @@ def _read_commands(commands: Any) -> None:
     log.add_argument("pair", metavar="PAIR", help="pair id, specification file or name")
     _store(log)
     _json(log)
+    serve = _add(commands, "serve", "serve the pages over a store on this machine, until it is interrupted", "serve")
+    _store(serve)
+    serve.add_argument(
+        "--port", type=_count, default=8793, metavar="N", help="port on 127.0.0.1 (8793; 0: any free one)"
+    )
+    _trust(serve)
     conformance = _add(commands, "conformance", "run published vector files", "conformance")
     conformance.add_argument("folder", metavar="FOLDER")
 

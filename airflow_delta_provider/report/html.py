@@ -43,8 +43,8 @@ def _page(material: Material, records_shown: int) -> Iterator[str]:
     yield '<a class="skip" href="#records">To the records</a>\n'
     yield from _header(material, name)
     yield "<main>\n"
-    yield from _totals(material)
-    yield from _columns(material)
+    yield from totals_html(material)
+    yield from columns_html(material)
     if not material.no_body:
         yield from _strip(material)
     yield from rules_html(material)
@@ -84,7 +84,8 @@ def _header(material: Material, name: str) -> Iterator[str]:
     yield "</ul></nav>\n</header>\n"
 
 
-def _totals(material: Material) -> Iterator[str]:
+def totals_html(material: Material) -> Iterator[str]:
+    """Yield the counts of all rows of both sides, and whether they add up."""
     manifest = material.manifest
     population, categories = manifest["population"], manifest["categories"]
     yield '<section aria-labelledby="totals">\n<h2 id="totals">Totals</h2>\n<ul class="tiles">'
@@ -121,7 +122,8 @@ def _totals(material: Material) -> Iterator[str]:
     yield "</tbody></table></div>\n</section>\n"
 
 
-def _columns(material: Material) -> Iterator[str]:
+def columns_html(material: Material) -> Iterator[str]:
+    """Yield how many values of each column diverged, or were equal only by a rule."""
     yield '<section aria-labelledby="columns">\n<h2 id="columns">Columns</h2>\n'
     if material.sweep:
         yield "<p>A sweep compares row digests: which column changed is not known.</p>\n</section>\n"

@@ -14,8 +14,10 @@ SEARCH_CHARS_MAX = 500
 LABELS = {"added": "added", "dropped": "dropped", "value_diverged": "value diverged"}
 
 
-def record_html(record: dict[str, Any], number: int, columns: list[str], key_columns: list[str]) -> Iterator[str]:
-    """Yield the HTML of one record."""
+def record_html(
+    record: dict[str, Any], number: int, columns: list[str], key_columns: list[str], more_html: str = ""
+) -> Iterator[str]:
+    """Yield the HTML of one record; ``more_html`` stands below its values."""
     cells = list(cells_of(record, columns))
     category, label = record["category"], LABELS[record["category"]]
     named = [cell.column for cell in cells if cell.column is not None] if category == "value_diverged" else columns
@@ -34,7 +36,7 @@ def record_html(record: dict[str, Any], number: int, columns: list[str], key_col
         source, target = _sides(cell)
         yield f'<tr><th scope="row">{name}</th><td class="value" data-side="source">{source}</td>'
         yield f'<td class="value" data-side="target">{target}</td></tr>'
-    yield "</tbody></table></div></details>\n"
+    yield f"</tbody></table></div>{more_html}</details>\n"
 
 
 def _key_part(name: str, part: Any) -> str:

@@ -45,12 +45,12 @@ class KeyStrip:
         self._numeric = types[0].kind in _NUMBERS and None not in (self._number(first), self._number(last))
         self._lower, self._upper = self._measure(first), self._measure(last)
 
-    def add(self, sort_key: bytes, category: str) -> None:
-        """Count one record; keys come in ascending order."""
+    def add(self, sort_key: bytes, category: str, count: int = 1) -> None:
+        """Count a record, or some that begin at this key; keys come in ascending order."""
         width = self._upper - self._lower
         place = int((self._measure(sort_key) - self._lower) * SLICES / width) if width else 0
         one = self.slices[min(max(place, 0), SLICES - 1)]
-        one.counts[category] += 1
+        one.counts[category] = one.counts.get(category, 0) + count
         one.first = one.first or sort_key
         one.last = sort_key
 

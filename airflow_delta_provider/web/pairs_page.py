@@ -1,0 +1,85 @@
+"""The page of all pairs with their latest verdict, and that of one pair over its manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from airflow_delta_provider.core.ids import CATEGORIES
+from airflow_delta_provider.report.html_records import LABELS
+from airflow_delta_provider.report.visible import plain
+from airflow_delta_provider.web.answers import Answer, page
+from airflow_delta_provider.web.layout import crumbs, digest_link, href, origin_html, verdict_html
+from airflow_delta_provider.web.scope import Scope, SeenPair
+from airflow_delta_provider.web.trend import EQUAL, Step
+
+BARS = 30
+BAR_HEIGHT = 24
+
+
+def pairs_page(scope: Scope, found: Sequence[tuple[SeenPair, list[Step]]], title: str = "Reconciliations") -> Answer:
+    """Return the page of all pairs."""
+    return page(title, "".join(_pairs(scope, found, title)))
+
+
+def _pairs(scope: Scope, found: Sequence[tuple[SeenPair, list[Step]]], title: str) -> Iterator[str]:
+    yield f'<main id="main" tabindex="-1">\n<h1>{plain(title)}</h1>\n'
+    if not found:
+        yield "<p>No manifest is published here yet. A reconciliation publishes its manifest in its last task, <code>merge</code>.</p></main>\n"
+        return
+    bad = sum(steps[-1].verdict != EQUAL for _, steps in found)
+    yield f"<p>{len(found):,} {'pair' if len(found) == 1 else 'pairs'}, "
+    yield f'<span class="bad">{bad:,} with differences</span>' if bad else '<span class="good">none differs</span>'
+    yield '.</p>\n<div class="scroll" tabindex="0" role="region" aria-label="Pairs"><table><thead><tr>'
+    for name in ("pair", "latest verdict", "trend, newest right", "manifest", "published by"):
+        yield f'<th scope="col">{name}</th>'
+    yield "</tr></thead><tbody>"
+    for one, steps in found:
+        latest = steps[-1]
+        link = href("pair", {"pair": one.pair_id}, scope.params, _store(latest))
+        yield f'<tr><th scope="row"><a href="{link}">{plain(one.pair["name"])}</a><br>'
+        yield f'<span class="soft">{plain(one.pair["source"])} → {plain(one.pair["target"])}</span></th>'
+        yield f"<td>{verdict_html(latest)}</td><td>{spark(steps)}</td>"
+        yield f"<td>{digest_link(scope, latest.seen)}</td><td>{origin_html(latest.seen)}</td></tr>"
+    yield "</tbody></table></div></main>\n"
+
+
+def _store(step: Step) -> dict[str, str]:
+    return {name: text for name, text in step.seen.params.items() if name == "store"}
+
+
+def spark(steps: Sequence[Step]) -> str:
+    """Return a small drawing of how many rows differed in each of the newest manifests."""
+    shown = steps[-BARS:]
+    most = max((step.records for step in shown), default=0) or 1
+    bars = ""
+    for place, step in enumerate(shown):
+        height = max(step.records * BAR_HEIGHT / most, 2)
+        kind = "value_diverged" if step.records else "good"
+        bars += f'<rect class="{kind}" x="{place * 6}" y="{BAR_HEIGHT - height:.1f}" width="4" height="{height:.1f}"/>'
+    said = ", ".join(str(step.records) for step in shown)
+    label = f"Rows that differed in the last {len(shown)} manifests: {said}"
+    return f'<svg class="spark" width="{len(shown) * 6}" height="{BAR_HEIGHT}" role="img" aria-label="{label}">{bars}</svg>'
+
+
+def pair_page(scope: Scope, one: SeenPair, steps: Sequence[Step]) -> Answer:
+    """Return the page of one pair: its manifests, newest first, with recurring and new differences."""
+    return page(one.pair["name"], "".join(_pair(scope, one, steps)))
+
+
+def _pair(scope: Scope, one: SeenPair, steps: Sequence[Step]) -> Iterator[str]:
+    yield crumbs([("All pairs", href("pairs", scope.params)), (one.pair["name"], "")])
+    yield f'<main id="main" tabindex="-1">\n<h1>{plain(one.pair["name"])}: {plain(one.pair["source"])} → {plain(one.pair["target"])}</h1>\n'
+    yield f"<p>{verdict_html(steps[-1])} in the newest of {len(steps):,} manifests.</p>\n{spark(steps)}\n"
+    yield '<div class="scroll" tabindex="0" role="region" aria-label="Manifests"><table>'
+    yield "<caption>Newest first. A record recurs where the manifest before it had a record of the same key and category.</caption>"
+    yield '<thead><tr><th scope="col">manifest</th><th scope="col">verdict</th>'
+    yield "".join(f'<th class="n" scope="col">{LABELS[name]}</th>' for name in CATEGORIES)
+    yield '<th class="n" scope="col">recurring</th><th class="n" scope="col">new</th><th scope="col">published by</th></tr></thead><tbody>'
+    for step in reversed(steps):
+        categories = step.measured.manifest["categories"]
+        yield f'<tr><th scope="row">{digest_link(scope, step.seen)}</th><td>{verdict_html(step)}</td>'
+        yield "".join(f'<td class="n">{categories[name]["records"]:,}</td>' for name in CATEGORIES)
+        counts = ("–", "–") if step.recurring is None else (f"{step.recurring:,}", f"{step.records - step.recurring:,}")
+        yield "".join(f'<td class="n">{count}</td>' for count in counts)
+        yield f"<td>{origin_html(step.seen)}</td></tr>"
+    yield "</tbody></table></div></main>\n"

@@ -1,0 +1,108 @@
+"""Records by number, key, category and column: a bounded amount of work for each request, whatever the body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from airflow_delta_provider.core.body import PAGE_RECORDS
+from airflow_delta_provider.core.errors import InputPolicyError, shown
+from airflow_delta_provider.core.ids import CATEGORIES
+from airflow_delta_provider.web.opened import Opened, category_of, columns_of
+
+SHOWN = 50
+SHOWN_MAX = 500
+SCAN_PAGES_MAX = 48
+"""Pages of 1,024 records that one request looks through for a category or column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which records are asked for.
+
+    Shape: ``key`` holds the leading key values in canonical text; ``start`` is the number of the first record to look at.
+    """
+
+    key: Sequence[str] = ()
+    category: str = ""
+    column: str = ""
+    start: int = 0
+    count: int = SHOWN
+
+    @property
+    def filtered(self) -> bool:
+        """True where not every record from ``start`` on fits."""
+        return bool(self.category or self.column)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Records that fit, with their numbers. ``next`` is where to go on, None at the end; ``exact`` tells of a key search."""
+
+    records: list[tuple[int, dict[str, Any]]]
+    start: int
+    next: int | None
+    exact: bool | None = None
+    scanned_all: bool = True
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "key_found": self.exact,
+            "next": self.next,
+            "records": [{"number": number, **record} for number, record in self.records],
+            "start": self.start,
+        }
+
+
+def find_records(opened: Opened, query: Query) -> Found:
+    """Return records in key order.
+
+    Raises: SpecValueError for a key that does not fit, InputPolicyError for an unknown category or column or a negative
+    number, PageDigestError for a damaged page.
+    """
+    _check(opened, query)
+    start, exact = query.start, None
+    if query.key:
+        start, exact = opened.place_of(opened.bound_of(query.key))
+    found: list[tuple[int, dict[str, Any]]] = []
+    place, pages = start, 0
+    while place < opened.records and len(found) < query.count:
+        if pages == SCAN_PAGES_MAX:
+            return Found(found, start, place, exact, scanned_all=False)
+        pages += 1
+        page = place // PAGE_RECORDS
+        for line in opened.lines(page)[place - page * PAGE_RECORDS :]:
+            if len(found) == query.count:
+                break
+            if _fits(line, query):
+                found.append((place, orjson.loads(line)))
+            place += 1
+    return Found(found, start, place if place < opened.records else None, exact)
+
+
+def record_at(opened: Opened, number: int) -> dict[str, Any]:
+    """Return one record by its number. Raises: InputPolicyError where there is none."""
+    if not 0 <= number < opened.records:
+        raise InputPolicyError(f"There is no record {number} among {opened.records}.", where="record")
+    page, place = divmod(number, PAGE_RECORDS)
+    record: dict[str, Any] = orjson.loads(opened.lines(page)[place])
+    return record
+
+
+def _fits(line: bytes, query: Query) -> bool:
+    if query.category and category_of(line) != query.category:
+        return False
+    return not query.column or query.column in columns_of(line)
+
+
+def _check(opened: Opened, query: Query) -> None:
+    if query.category and query.category not in CATEGORIES:
+        raise InputPolicyError(f"{shown(query.category)!r} is no category.", where="category")
+    if query.column and query.column not in opened.material.columns:
+        raise InputPolicyError(f"{shown(query.column)!r} is no compared column.", where="column")
+    if query.start < 0 or not 1 <= query.count <= SHOWN_MAX:
+        raise InputPolicyError(f"start is from 0 on, count from 1 to {SHOWN_MAX}.", where="start")

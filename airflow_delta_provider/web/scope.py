@@ -1,0 +1,102 @@
+"""What one caller may see: published manifests, each with its store and the task that published it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from airflow_delta_provider.core import documents, log
+from airflow_delta_provider.core.errors import StoreMissingError
+from airflow_delta_provider.core.store.layout import checked_digest
+from airflow_delta_provider.core.store.store import Store
+from airflow_delta_provider.core.trust import Trust
+from airflow_delta_provider.engine.thresholds import read_measured
+
+TREND_MANIFESTS_MAX = 50
+"""Newest manifests of a pair that its trend shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One manifest that the caller may see.
+
+    Shape: ``store_id`` names the store in links, empty where there is one only. ``origin`` names the task instance that
+    showed it (``dag_id``, ``run_id``, ``task_id``, ``map_index``), empty outside Airflow. ``params`` are what a link to it
+    carries besides the digest.
+    """
+
+    manifest: str
+    store: Store
+    store_id: str = ""
+    origin: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    trust: Trust | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPair:
+    """One pair and its manifests that the caller may see, oldest first, at most TREND_MANIFESTS_MAX."""
+
+    pair_id: str
+    pair: Mapping[str, str]
+    manifests: Sequence[Seen]
+
+
+class Scope(Protocol):
+    """Everything that one caller may see. Whatever is not in it is answered as if it did not exist."""
+
+    @property
+    def params(self) -> Mapping[str, str]:
+        """What every link of a page carries, such as the Dag."""
+
+    def pairs(self) -> list[SeenPair]:
+        """Return the pairs, the one with the newest manifest first."""
+
+    def find(self, manifest_id: str) -> Seen:
+        """Return one manifest. Raises: StoreMissingError where the caller may not see it, or there is none."""
+
+    def siblings(self, seen: Seen, pair_id: str) -> Sequence[Seen]:
+        """Return the manifests of a pair that the caller may see, oldest first."""
+
+
+class StoreScope:
+    """A whole store, for a person who has its files anyway."""
+
+    def __init__(self, store: Store, trust: Trust | None = None) -> None:
+        self._store, self._trust = store, trust
+        self.params: Mapping[str, str] = {}
+
+    def pairs(self) -> list[SeenPair]:
+        """Return every pair that has a published manifest, by name."""
+        found = []
+        for pair_id, pair in log.list_pairs(self._store).items():
+            seen = self._published(pair_id)
+            if seen:
+                found.append(SeenPair(pair_id, pair, seen))
+        return sorted(found, key=lambda one: tuple(one.pair.values()))
+
+    def find(self, manifest_id: str) -> Seen:
+        """Return a manifest that a log of the store names."""
+        manifest = read_measured(self._store, checked_digest(manifest_id)).manifest
+        pair_id = documents.pair_id(**manifest["pair"])
+        for entry in log.walk_back(self._store, pair_id, log.head(self._store, pair_id)):
+            if (entry.kind, entry.ref) == ("manifest", manifest_id):
+                return self._seen(manifest_id)
+        raise StoreMissingError(f"{manifest_id} was never published here.", where=manifest_id)
+
+    def siblings(self, seen: Seen, pair_id: str) -> Sequence[Seen]:
+        """Return the newest manifests of a pair, oldest first."""
+        return self._published(pair_id)
+
+    def _published(self, pair_id: str) -> list[Seen]:
+        newest: list[str] = []
+        for entry in log.walk_back(self._store, pair_id, log.head(self._store, pair_id)):
+            if entry.kind == "manifest" and entry.ref not in newest:
+                newest.append(entry.ref)
+                if len(newest) == TREND_MANIFESTS_MAX:
+                    break
+        return [self._seen(digest) for digest in reversed(newest)]
+
+    def _seen(self, digest: str) -> Seen:
+        return Seen(digest, self._store, trust=self._trust)
