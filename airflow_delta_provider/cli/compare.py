@@ -64,6 +64,7 @@ def outcome_form(outcome: Outcome) -> dict[str, Any]:
         "pair": {"id": outcome.receipt.pair_id, **manifest["pair"]},
         "log": {"seq": outcome.receipt.seq},
         "strategy": outcome.sidecar["strategy"],
+        **({"recheck": outcome.sidecar["recheck"]} if "recheck" in outcome.sidecar else {}),
     }
 
 

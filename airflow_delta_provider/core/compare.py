@@ -50,7 +50,9 @@ class Progress(Protocol):
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one shard. ``rules`` and ``key_rules`` hold one list for each column, one count for each of its rules."""
+    """Counts of one shard. ``rules`` and ``key_rules`` hold one list for each column, one count for each of its rules;
+    the ``_recorded`` ones count of the same only rows that have a record, which a later look may replace.
+    """
 
     source: SideCounts = field(default_factory=SideCounts)
     target: SideCounts = field(default_factory=SideCounts)
@@ -59,6 +61,8 @@ class Tally:
     diverged: list[int] = field(default_factory=list)
     rules: list[list[int]] = field(default_factory=list)
     key_rules: list[list[int]] = field(default_factory=list)
+    rules_recorded: list[list[int]] = field(default_factory=list)
+    key_rules_recorded: list[list[int]] = field(default_factory=list)
 
     def population(self) -> dict[str, Any]:
         """Return the population of the manifest, its sums checked. Raises: DenominatorError."""
@@ -119,6 +123,8 @@ class _Worker:
         tally.diverged = [0] * len(comparison.columns)
         tally.rules = [[0] * len(column.rules) for column in comparison.columns]
         tally.key_rules = [[0] * len(column.rules) for column in comparison.target_key]
+        tally.rules_recorded = [[0] * len(column.rules) for column in comparison.columns]
+        tally.key_rules_recorded = [[0] * len(column.rules) for column in comparison.target_key]
 
     def window(self, source: Block, target: Block) -> None:
         """Match two blocks by key; count and record."""
@@ -151,13 +157,16 @@ class _Worker:
     def _matched(self, source: Block, target: Block) -> list[tuple[bytes, RawRecord]]:
         if len(source) == 0:
             return []
-        self._count_key_rules(source, target)
+        ladders = self._key_ladders(source, target)
         unequal: list[Any] = []
         recorded: list[tuple[rules.Typed, rules.Typed]] = []
         for number, column in enumerate(self.comparison.columns):
             mine, other = source.values[number], target.values[number]
             if column.rules:
-                differs = self._ladder(number, source, target, recorded)
+                ladder = self._ladder(number, source, target)
+                ladders.append((ladder, self.tally.rules[number], self.tally.rules_recorded[number]))
+                recorded.append((ladder.recorded_source, ladder.recorded_target))
+                differs = None if ladder.equal.true_count == len(source) else ~bool_numpy(ladder.equal)
             else:
                 equal = equal_mask(mine, other, column.source, column.target, column.schema)
                 differs = None if equal.true_count == len(equal) else ~bool_numpy(equal)
@@ -166,36 +175,36 @@ class _Worker:
             if differs is not None:
                 self.tally.diverged[number] += int(differs.sum())
         found = [differs for differs in unequal if differs is not None]
-        if not found:
-            self.tally.unchanged += len(source)
-            return []
-        rows = np.flatnonzero(np.logical_or.reduce(found))
+        rows = np.flatnonzero(np.logical_or.reduce(found)) if found else np.zeros(0, np.int64)
+        for ladder, counts, counts_recorded in ladders:
+            _count_positions(ladder.rule, counts)
+            _count_positions(ladder.rule[rows], counts_recorded)
         self.tally.unchanged += len(source) - len(rows)
         self.tally.categories["value_diverged"] += len(rows)
+        if len(rows) == 0:
+            return []
         return self._diverged(source, target, rows, unequal, recorded)
 
-    def _ladder(
-        self, number: int, source: Block, target: Block, recorded: list[tuple[rules.Typed, rules.Typed]]
-    ) -> Any:
+    def _ladder(self, number: int, source: Block, target: Block) -> rules.Ladder:
         column = self.comparison.columns[number]
         mine = rules.Typed(column.source, source.values[number], None)
         other = rules.Typed(column.target, target.values[number], None)
         try:
-            ladder = rules.evaluate(list(column.rules), mine, other)
+            return rules.evaluate(list(column.rules), mine, other)
         except rules.UnparsedValue as error:
             block = source if error.side == "source" else target
             raise self._unparsed(error, column, block) from error
-        recorded.append((ladder.recorded_source, ladder.recorded_target))
-        _count_positions(ladder, self.tally.rules[number])
-        return None if ladder.equal.true_count == len(source) else ~bool_numpy(ladder.equal)
 
-    def _count_key_rules(self, source: Block, target: Block) -> None:
-        """Count matched keys that only a rule made equal; the keys themselves are equal by now."""
+    def _key_ladders(self, source: Block, target: Block) -> list[tuple[rules.Ladder, list[int], list[int]]]:
+        """Return which matched keys only a rule made equal; the keys themselves are equal by now."""
+        found = []
         for number, column in enumerate(self.comparison.target_key):
             if column.rules:
                 mine = rules.Typed(self.comparison.source_key[number].carrier, source.raw_key[number], None)
                 other = rules.Typed(column.carrier, target.raw_key[number], None)
-                _count_positions(rules.evaluate(list(column.rules), mine, other), self.tally.key_rules[number])
+                ladder = rules.evaluate(list(column.rules), mine, other)
+                found.append((ladder, self.tally.key_rules[number], self.tally.key_rules_recorded[number]))
+        return found
 
     def _record(self, number: int, typed: rules.Typed, side: str, keys: Keys) -> list[Any]:
         """Return values as they are recorded. Raises: what has no canonical value, naming side, column and key."""
@@ -312,10 +321,11 @@ def _first_refused(recorder: Recorder, typed: rules.Typed) -> int:
     return 0
 
 
-def _count_positions(ladder: rules.Ladder, counts: list[int]) -> None:
-    positions = ladder.rule[bool_numpy(ladder.equal)]
+def _count_positions(positions: Any, counts: list[int]) -> None:
+    """Add to each rule's count how often it is named; 0 names none."""
+    found = np.bincount(positions, minlength=len(counts) + 1)
     for position in range(len(counts)):
-        counts[position] += int((positions == position + 1).sum())
+        counts[position] += int(found[position + 1])
 
 
 def _first(item: tuple[bytes, RawRecord]) -> bytes:

@@ -29,7 +29,7 @@ from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.submanifest import build_sub_manifest
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
 from airflow_delta_provider.engine.planning import SIDES, WORKER_ROWS_MIN, plan_ranges
-from airflow_delta_provider.engine.shards import compare_shard
+from airflow_delta_provider.engine.recheck import compare_settled, settled_form
 from airflow_delta_provider.engine.spilled import spill_side
 
 
@@ -171,7 +171,7 @@ def _shard_results(
     """Yield the results in key order; the first shard that fails, in key order, ends the run."""
     if workers <= 1:
         for number, key_range in enumerate(ranges):
-            yield _run_shard(opened, number, key_range, job, tell)
+            yield _run_shard(opened, number, key_range, job, open_side, tell)
         return
     context = get_context("spawn")
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(job, open_side)) as pool:
@@ -198,11 +198,16 @@ def _run_in_worker(number: int, key_range: KeyRange) -> _ShardResult:
             opened.close()
             raise SideChangedError("the columns of a side changed between plan and read.")
         _WORKER["opened"] = opened
-    return _run_shard(_WORKER["opened"], number, key_range, job, None)
+    return _run_shard(_WORKER["opened"], number, key_range, job, _WORKER["open_side"], None)
 
 
 def _run_shard(
-    opened: Opened, number: int, key_range: KeyRange, job: _Job, tell: Callable[[int], None] | None
+    opened: Opened,
+    number: int,
+    key_range: KeyRange,
+    job: _Job,
+    open_side: OpenSide,
+    tell: Callable[[int], None] | None,
 ) -> _ShardResult:
     limits, clock = opened.spec.limits, time.monotonic()
 
@@ -213,8 +218,9 @@ def _run_shard(
 
     raw_path, body_path = job.folder / f"{number:06d}.raw", job.folder / f"{number:06d}.jsonl"
     with raw_path.open("w+b") as raw:
-        facts = compare_shard(
+        facts = compare_settled(
             opened,
+            lambda: open_sides(opened.spec, open_side, hmac_key=job.hmac_key),
             key_range,
             raw,
             progress=watch,
@@ -265,6 +271,7 @@ def _sidecar(
         "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "host": platform.node(),
         "process": os.getpid(),
+        **settled_form(opened.spec, [one.facts for one in results]),
         "shards": [
             {"label": key_range.label(types), "ms": one.facts["ms"], "records": one.facts["records"]}
             for key_range, one in zip(ranges, results, strict=True)

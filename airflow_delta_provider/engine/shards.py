@@ -99,15 +99,23 @@ def _compare_once(
             writer,
             progress,
         )
-    facts = {
+    facts = facts_of(tally)
+    writer.close(facts)
+    return facts
+
+
+def facts_of(tally: Tally) -> dict[str, Any]:
+    """Return the counts of one comparison as its raw form holds them, the sums checked. Raises: DenominatorError."""
+    return {
         "population": tally.population(),
+        "categories": tally.categories,
         "diverged": tally.diverged,
         "rules": tally.rules,
         "key_rules": tally.key_rules,
-        "records": writer.records,
+        "rules_recorded": tally.rules_recorded,
+        "key_rules_recorded": tally.key_rules_recorded,
+        "records": sum(tally.categories.values()),
     }
-    writer.close(facts)
-    return facts
 
 
 def _read(

@@ -36,8 +36,8 @@ from airflow_delta_provider.core.store.publish import Publication, Receipt, Sign
 from airflow_delta_provider.core.submanifest import Shared, build_sub_manifest, shared_of
 from airflow_delta_provider.engine.opened import OpenSide, open_sides
 from airflow_delta_provider.engine.planning import SIDES, plan_ranges
+from airflow_delta_provider.engine.recheck import LOOKS, compare_settled, settled_form
 from airflow_delta_provider.engine.run import plain
-from airflow_delta_provider.engine.shards import compare_shard
 from airflow_delta_provider.engine.work import Plan, Shard, Work, read_shards, write_plan
 
 HOLES_SHOWN = 3
@@ -131,8 +131,9 @@ def compare(
     ):
         if opened.shared.identity != shard.plan.identity:
             raise SideChangedError("the columns of a side changed between plan and read.")
-        facts = compare_shard(
+        facts = compare_settled(
             opened,
+            lambda: open_sides(spec, open_side, hmac_key=key_of(spec)),
             shard.key_range,
             raw,
             progress=lambda source_rows, target_rows: _check_time(shard.plan, clock),
@@ -141,7 +142,8 @@ def compare(
         )
         raw.flush()
         digest = work.put(raw)
-        work.note(shard_digest, _shard_note(started, clock(), [plain(opened.side(name).facts()) for name in SIDES]))
+        note = _shard_note(started, clock(), [plain(opened.side(name).facts()) for name in SIDES])
+        work.note(shard_digest, {**note, **{name: facts[name] for name in LOOKS if name in facts}})
     return Compared(digest, shard, facts["records"], facts["population"])
 
 
@@ -313,6 +315,7 @@ def _sidecar(work: Work, planned: Sequence[Shard], inputs: Sequence[_Part], cloc
         "duration_ms": now_ms - started_ms,
         "finished_at": _iso(now_ms),
         "host": platform.node(),
+        **settled_form(planned[0].plan.spec, [note for note in notes if note]),
         "shards": [
             {"label": shard.label, "ms": (note or {}).get("ms"), "records": one.document["body"]["records"]}
             for shard, note, one in zip(planned, notes, inputs, strict=True)
