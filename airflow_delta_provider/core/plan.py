@@ -59,6 +59,7 @@ def choose_bounds(samples: Sequence[tuple[Sequence[bytes], int]], count: int) ->
     keys that exist, never from a minimum and a maximum, so a skewed key space is cut where its rows are.
     """
     weighted = sorted((key, rows / len(keys)) for keys, rows in samples for key in keys)
+    count = min(count, len(weighted) + 1)
     step = sum(weight for _, weight in weighted) / count
     bounds: list[bytes] = []
     passed, due = 0.0, step

@@ -17,6 +17,8 @@ WORKER_ROWS_MIN = 200_000
 """Fewest rows for which a second worker pays for its start."""
 BOUND_SAMPLES = 64
 """Sampled keys wanted for each shard, so that shards come out about equal."""
+SAMPLE_ROWS_MAX = 500_000
+"""Sampled keys of one side, whatever number of shards was asked for."""
 
 
 def plan_ranges(opened: Opened, *, count: int | None = None, workers: int = 1) -> list[KeyRange]:
@@ -37,7 +39,8 @@ def plan_ranges(opened: Opened, *, count: int | None = None, workers: int = 1) -
         wanted = max(wanted, workers)
     if wanted <= 1:
         return [opened.key_range]
-    samples = [(sampled_keys(opened, name, wanted * BOUND_SAMPLES), rows[name]) for name in SIDES]
+    sampled = min(wanted * BOUND_SAMPLES, SAMPLE_ROWS_MAX)
+    samples = [(sampled_keys(opened, name, sampled), rows[name]) for name in SIDES]
     weights = [(keys, max(count, len(keys))) for keys, count in samples if keys]
     return tile(opened.key_range, choose_bounds(weights, wanted))
 
@@ -46,6 +49,8 @@ def sampled_keys(opened: Opened, name: str, rows: int) -> list[bytes]:
     """Return key bytes of a sample of one side inside the key range; keys with NULL only where NULLs may match."""
     columns = opened.key_columns(name)
     table: pa.Table = opened.side(name).sample(tuple(column.name for column in columns), rows)
+    if not table.num_rows:
+        return []  # an empty side may not even know the carriers of its columns
     arrays: list[Any] = []
     carriers = []
     for column in columns:

@@ -72,6 +72,11 @@ def test_no_sample_gives_no_bound():
     assert choose_bounds([([b"a"], 1)], 7) == []
 
 
+def test_a_trillion_shards_are_as_many_as_there_are_keys():
+    """A slip of the keyboard must not keep a planner busy for days."""
+    assert choose_bounds([([b"a", b"b"], 2), ([b"c"], 1)], 10**12) == [b"b", b"c"]
+
+
 @given(st.lists(BYTES, min_size=1, max_size=60), st.integers(1, 9))
 def test_bounds_ascend_are_keys_and_are_few_enough(keys, count):
     """What choose_bounds gives can always be tiled as it stands."""
