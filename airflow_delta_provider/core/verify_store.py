@@ -41,6 +41,7 @@ from airflow_delta_provider.core.verify_signature import (
     SignatureCheck,
     check_envelopes,
 )
+from airflow_delta_provider.core.verify_sweep import verify_sweep
 
 VERIFIED = "verified"
 FOUND = "findings"
@@ -151,6 +152,8 @@ def verify_published(
     index = _page_index(store, log.entries, manifest_id, logged)
     result = verify_manifest(manifest_id, artifacts, page_index=index)
     result.add(signing.listed() + logged.listed() + ([] if given else log.findings.listed()))
+    if result.manifest is not None:
+        result.add(verify_sweep(store, log.entries, manifest_id, result.manifest, artifacts))
     result.add(_verify_patches(store, log.entries, manifest_id, result.manifest, result.schema, artifacts, check))
     result.add(files.listed())
     _set_retired_apart(check, result.findings)
