@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -173,11 +174,22 @@ def write_postgresql(uri: str, table: str, side: SideCase) -> None:
         always = " OVERRIDING SYSTEM VALUE" if "identity" in side.hints else ""
         statement = f"INSERT INTO {_double(table)} ({names}){always} VALUES ({marks})"
         for row in side.rows:
-            connection.execute(statement, [_postgresql_value(row[place]) for place in kept])
+            connection.execute(
+                statement, [_postgresql_value(row[place], list(side.columns.values())[place]) for place in kept]
+            )
 
 
-def _postgresql_value(cell: Any) -> Any:
-    """Return a value as the driver should send it: numbers but floats as text, so that the column's type reads them."""
+def _postgresql_value(cell: Any, kind: Declared) -> Any:
+    """Return a value as the driver should send it: numbers but floats as text, so that the column's type reads them.
+
+    A duration with its sign in front has it at each number, as the engine reads it.
+    """
+    if kind.kind == "interval" and cell is not None and cell.startswith("-"):
+        return re.sub(
+            r"-?(\d+(?:\.\d+)?)(?=[A-Z])",
+            lambda found: found[0][1:] if found[0][0] == "-" else f"-{found[0]}",
+            cell[1:],
+        )
     return str(cell) if isinstance(cell, int) and not isinstance(cell, bool) else cell
 
 
