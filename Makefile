@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 WORKERS ?= 2
+PYTHONS ?= python3.12 python3.13
 
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
@@ -12,7 +13,7 @@ unexport VIRTUAL_ENV
 export UV_NO_PROGRESS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check format test nightly bench demo demo-ui lock clean
+.PHONY: help venv check format test test-matrix nightly bench demo demo-ui lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || \
@@ -49,6 +50,13 @@ format: $(STAMP)  ## rewrite the files as `make check` wants them
 test: $(STAMP)  ## all tests but the nightly ones; ARGS="-k name" for some of them
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not nightly" $(ARGS)
 
+test-matrix: $(STAMP)  ## the core and engine tests under every other Python 3.12 and 3.13 at hand
+	@set -eu; for python in $(PYTHONS); do \
+		command -v $$python >/dev/null || { echo "$$python is not here: left out"; continue; }; \
+		$(MAKE) --no-print-directory venv VENV=.venv-$$python PYTHON=$$python; \
+		.venv-$$python/bin/pytest -n $(WORKERS) -m "not nightly" tests/core tests/engine $(ARGS); \
+	done
+
 nightly: $(STAMP)  ## the long suites
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m nightly $(ARGS)
 
@@ -66,5 +74,5 @@ lock:  ## resolve requirements.lock anew
 		--no-header --no-emit-index-url --upgrade --quiet -o requirements.lock
 
 clean:  ## remove what the other targets made
-	rm -rf .venv .venv-tools .demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-*  .demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
