@@ -147,6 +147,12 @@ class SqlSide:
         with self._refusals():
             return {"engine": self.kind, **self._dialect.facts(self._connection)}
 
+    def cancel(self, cut: bool = False) -> None:
+        """End the read that runs, from another thread."""
+        connection = self._connection
+        if connection is not None:
+            self._dialect.cancel(connection, cut)
+
     def close(self) -> None:
         """End the snapshot and close the connection; a second call does nothing."""
         connection, self._connection = self._connection, None

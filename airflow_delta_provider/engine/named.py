@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -84,14 +84,15 @@ class NamedSide:
             with named(self.name):
                 self.inner.admit(names)
 
-    def cancel(self, cut: bool = False) -> None:
-        """As ``Cancellable.cancel``; a side that cannot be cancelled does nothing."""
-        if isinstance(self.inner, Cancellable):
-            self.inner.cancel(cut)
-
     def close(self) -> None:
         """As ``Side.close``."""
         self.inner.close()
+
+
+def canceller(side: Side) -> Callable[[bool], None] | None:
+    """Return what ends the running read of a side from another thread, or None where nothing does."""
+    inner = side.inner if isinstance(side, NamedSide) else side
+    return inner.cancel if isinstance(inner, Cancellable) else None
 
 
 @contextmanager

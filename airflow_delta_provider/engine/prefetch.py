@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
+Cancel = Callable[[bool], None]
 AHEAD = 2
 """Batches that wait between reader and comparison."""
 POLL_INTERVAL_S = 0.1
+CANCEL_AFTER_S = 1.0
+CUT_AFTER_S = 4.0
+GIVE_UP_AFTER_S = 8.0
+"""How long a reader that is not wanted any more goes on: then it is cancelled, cut off, and left behind."""
 
 
 class _End:
@@ -24,10 +31,14 @@ class Prefetched(Generic[Item]):
     """An iterator whose items are made in a thread of its own, at most ``AHEAD`` in advance.
 
     The source iterator is made, advanced and closed in that thread alone. ``close`` stops it and waits for it.
+    ``cancel`` ends what the thread waits for, from another one: politely, or at once where its argument is true; with it
+    ``close`` returns in time even where the thread hangs.
     """
 
-    def __init__(self, make: Callable[[], Iterator[Item]], name: str) -> None:
+    def __init__(self, make: Callable[[], Iterator[Item]], name: str, cancel: Cancel | None = None) -> None:
         self._make = make
+        self._name = name
+        self._cancel = cancel
         self._queue: queue.Queue[Item | _End] = queue.Queue(maxsize=AHEAD)
         self._stop = threading.Event()
         self._ended = False
@@ -50,14 +61,28 @@ class Prefetched(Generic[Item]):
         return item
 
     def close(self) -> None:
-        """Stop the reader and wait until it has closed its source."""
+        """Stop the reader and wait until it has closed its source; one that hangs is cancelled, cut off, left behind."""
         self._stop.set()
-        while self._thread.is_alive():
-            try:
-                self._queue.get(timeout=POLL_INTERVAL_S)
-            except queue.Empty:
-                continue
         self._ended = True
+        started = time.monotonic()
+        steps = [] if self._cancel is None else [(CANCEL_AFTER_S, False), (CUT_AFTER_S, True)]
+        helpers = []
+        while self._thread.is_alive():
+            waited_s = time.monotonic() - started
+            if steps and waited_s >= steps[0][0]:
+                helpers.append(self._help(steps.pop(0)[1]))
+            if self._cancel is not None and waited_s >= GIVE_UP_AFTER_S:
+                return
+            with suppress(queue.Empty):
+                self._queue.get(timeout=POLL_INTERVAL_S)
+        for helper in helpers:  # a cancellation that comes late must not meet the next statement
+            helper.join(max(0.0, GIVE_UP_AFTER_S - (time.monotonic() - started)))
+
+    def _help(self, cut: bool) -> threading.Thread:
+        """Cancel in a thread of its own, since the engine may not answer that either."""
+        thread = threading.Thread(target=self._cancel, args=(cut,), name=f"delta-cancel-{self._name}", daemon=True)
+        thread.start()
+        return thread
 
     def _run(self) -> None:
         error: BaseException | None = None

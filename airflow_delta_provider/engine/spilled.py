@@ -15,6 +15,7 @@ from airflow_delta_provider.core import stream
 from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.spill import sort_batches
 from airflow_delta_provider.core.types import KEY_BYTES
+from airflow_delta_provider.engine.named import canceller
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.prefetch import Prefetched
 
@@ -40,7 +41,10 @@ def spill_side(opened: Opened, name: str, folder: Path, *, watch: Callable[[], N
     request = opened.request(name, opened.key_range, ordered=ordered)
     path = folder / f"{name}.index"
     index: list[tuple[str, str, int]] = []
-    with closing(Prefetched(lambda: opened.side(name).read(request), name)) as batches, ExitStack() as files:
+    with (
+        closing(Prefetched(lambda: opened.side(name).read(request), name, canceller(opened.side(name)))) as batches,
+        ExitStack() as files,
+    ):
         keyed = stream.keyed_batches(watched(batches, watch), layout)
         rows = stream.ascending_batches(keyed, layout) if ordered else sort_batches(keyed, folder=str(folder))
         writers: dict[pa.Schema, tuple[str, pa.ipc.RecordBatchFileWriter, list[int]]] = {}

@@ -17,6 +17,8 @@ from airflow_delta_provider.core.types import LogicalType
 
 __all__ = [
     "ALIAS",
+    "CANCEL_TIMEOUT_S",
+    "DRAIN_TIMEOUT_S",
     "Bound",
     "Decoder",
     "Dialect",
@@ -28,6 +30,10 @@ __all__ = [
     "text_column",
 ]
 
+CANCEL_TIMEOUT_S = 3
+"""How long an engine has to take a cancellation; then its connection is cut."""
+DRAIN_TIMEOUT_S = 5
+"""How long it then has to end what it was sending."""
 ONE_PART_MAX = 8
 """Most parts into which a dotted table name is split."""
 
@@ -176,6 +182,12 @@ class Dialect(Spelling, ABC):
     def failure(self, error: BaseException, where: str) -> DeltaError:
         """Return the refusal for a driver's error during a read; it must hold no credentials and no cell values."""
         return SideReadError(f"{where}: {type(error).__name__} while reading.", where=where)
+
+    def cancel(self, connection: Any, cut: bool) -> None:
+        """End the statement that runs, from another thread; with ``cut`` end the connection.
+
+        Returns within ``CANCEL_TIMEOUT_S`` and never raises what the driver does.
+        """
 
     def close(self, connection: Any) -> None:
         """Give the snapshot back and close the connection."""

@@ -88,6 +88,10 @@ class DuckdbDialect(Dialect):
     kind = "duckdb"
     parser = "duckdb"
 
+    def __init__(self) -> None:
+        self._running: dict[int, set[Any]] = {}
+        """Cursors that run a read, by the identity of their connection."""
+
     def driver_errors(self) -> tuple[type[BaseException], ...]:
         """Return the driver's base error."""
         import duckdb
@@ -181,6 +185,8 @@ class DuckdbDialect(Dialect):
 
         text, values = statement.render(self.paramstyle)
         cursor = connection.cursor()
+        running = self._running.setdefault(id(connection), set())
+        running.add(cursor)
         try:
             self.begin(cursor)
             batches = _streamed(cursor, text, values, columns, rows, payload_bytes)
@@ -195,7 +201,18 @@ class DuckdbDialect(Dialect):
                 yield first
                 yield from batches
         finally:
+            running.discard(cursor)
             cursor.close()
+
+    def cancel(self, connection: Any, cut: bool) -> None:
+        """Interrupt the cursors that run."""
+        for cursor in (*self._running.get(id(connection), ()), connection):
+            cursor.interrupt()
+
+    def close(self, connection: Any) -> None:
+        """Forget and close the connection."""
+        self._running.pop(id(connection), None)
+        connection.close()
 
     def estimate_rows(self, connection: Any, relation: Relation) -> int | None:
         """Count; for a table that is read from its metadata."""

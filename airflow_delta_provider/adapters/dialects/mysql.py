@@ -19,7 +19,7 @@ from airflow_delta_provider.adapters.dialects.base import (
     split_name,
     text_column,
 )
-from airflow_delta_provider.adapters.dialects.mysql_stream import ProtocolError, RowStream, texts
+from airflow_delta_provider.adapters.dialects.mysql_stream import ProtocolError, RowStream, cancel, texts
 from airflow_delta_provider.adapters.dialects.mysql_types import SORT_BYTES_MAX, Native, truth
 from airflow_delta_provider.adapters.dialects.spelling import LITERAL_TYPES
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, joined, sql
@@ -197,6 +197,10 @@ class MysqlDialect(Dialect):
     def keep_column(self, expression: str) -> ReadColumn:
         """Return the column that holds a filter's verdict."""
         return truth(expression)
+
+    def cancel(self, connection: Any, cut: bool) -> None:
+        """Kill the statement from another connection; with ``cut`` shut this one's socket."""
+        cancel(connection, cut)
 
     def failure(self, error: BaseException, where: str) -> DeltaError:
         """Return the refusal; the server's text stands in it only where it names objects."""

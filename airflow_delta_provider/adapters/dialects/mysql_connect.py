@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from airflow_delta_provider.adapters.dialects.timeouts import split_timeout
 from airflow_delta_provider.core.errors import ConnectError, SideMissingError, shown
 
 CONNECT_TIMEOUT_S = 15
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+"""Seconds before and between questions whether a silent peer is still there, and how many go unanswered."""
 _PARAMETERS = (
     "unix_socket",
     "ssl_ca",
@@ -25,7 +29,7 @@ UNKNOWN_DATABASE = 1049
 
 def connector(uri: str) -> Callable[[], Any]:
     """Return what opens a connection: ``mysql://user:password@host:port/database?unix_socket=&ssl_ca=...``; a driver behind
-    a plus sign does not matter.
+    a plus sign does not matter. ``statement_timeout_s`` limits each statement.
 
     The function raises ConnectError (DELTA_CONNECT) and SideMissingError (DELTA_SIDE_MISSING, no such database).
     """
@@ -33,10 +37,13 @@ def connector(uri: str) -> Callable[[], Any]:
     def connect() -> Any:
         import pymysql
 
-        asked = _parameters(uri)
+        address, timeout_ms = split_timeout(uri)
+        asked = _parameters(address)
         where = f"MySQL at {shown(asked['host'])}:{asked['port']}"
         try:
-            return pymysql.connect(**asked, charset="utf8mb4", connect_timeout=CONNECT_TIMEOUT_S)
+            connection = pymysql.connect(**asked, charset="utf8mb4", connect_timeout=CONNECT_TIMEOUT_S)
+            _prepare(connection, timeout_ms)
+            return connection
         except (pymysql.err.Error, OSError, UnicodeError) as error:
             code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
             reason = shown(str(error.args[-1])) if code else type(error).__name__
@@ -47,6 +54,19 @@ def connector(uri: str) -> Callable[[], Any]:
         raise ConnectError(f"{where}: {reason}{f' ({code})' if code else ''}.", where=where)
 
     return connect
+
+
+def _prepare(connection: Any, timeout_ms: int | None) -> None:
+    """Notice within two minutes that a peer is gone, and limit each statement where the address says so."""
+    for option, value in KEEPALIVE.items():
+        if hasattr(socket, option) and connection._sock.family != socket.AF_UNIX:
+            connection._sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    if timeout_ms is None:
+        return
+    mariadb = "mariadb" in str(connection.get_server_info()).lower()
+    limit = f"max_statement_time = {timeout_ms / 1000}" if mariadb else f"max_execution_time = {timeout_ms}"
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION {limit}")
 
 
 def _parameters(uri: str) -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from airflow_delta_provider.adapters.dialects.base import CANCEL_TIMEOUT_S, DRAIN_TIMEOUT_S
 from airflow_delta_provider.adapters.pgcopy.cells import PAD, Cells, Ints, Mask, gather, lifted
 
 CHUNK_BYTES = 256 * 1024
@@ -76,13 +79,17 @@ class RowStream:
         except (Error, OSError):
             self._connection._force_close()  # the server finds nobody left to send to
             return
+        self._connection._sock.settimeout(DRAIN_TIMEOUT_S)
         self._shift()
         try:
             for _ in self.blocks(1 << 20, CHUNK_BYTES):
                 pass
+        except OSError:
+            return  # too slow: the connection is closed
         except Error as error:
             if not self._connection.open or error.args[:1] not in ((1317,), (3024,), (1969,)):
                 raise
+        self._connection._sock.settimeout(None)
 
     def _receive(self, payload_bytes: int) -> None:
         room = len(self._buffer) - PAD - self._filled
@@ -216,10 +223,23 @@ def kill(connection: Any) -> None:
         user=connection.user.decode() if isinstance(connection.user, bytes) else connection.user,
         password=connection.password,
         ssl=connection.ctx if connection._secure else None,
-        connect_timeout=30,
+        connect_timeout=CANCEL_TIMEOUT_S,
+        read_timeout=CANCEL_TIMEOUT_S,
+        write_timeout=CANCEL_TIMEOUT_S,
         **place,
     ) as other:
         other.cursor().execute(f"KILL QUERY {connection.thread_id()}")
+
+
+def cancel(connection: Any, cut: bool) -> None:
+    """End the statement that runs on a connection; with ``cut`` shut its socket, which wakes whoever waits for it."""
+    from pymysql.err import Error
+
+    with suppress(Error, OSError, AttributeError):  # a connection that is being closed has no socket
+        if cut:
+            connection._sock.shutdown(socket.SHUT_RDWR)
+        else:
+            kill(connection)
 
 
 def texts(cells: Cells) -> pa.Array:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +14,7 @@ import pyarrow as pa
 from airflow_delta_provider.adapters.dialects import postgresql_catalog as catalog
 from airflow_delta_provider.adapters.dialects.base import (
     ALIAS,
+    CANCEL_TIMEOUT_S,
     Bound,
     Dialect,
     ReadColumn,
@@ -199,6 +203,17 @@ class PostgresqlDialect(Dialect):
             reason = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
             return SideMissingError(f"{where}: {shown(reason)} ({state}).", where=where)
         return SideReadError(f"{where}: {name}{f' ({state})' if state else ''} while reading.", where=where)
+
+    def cancel(self, connection: Any, cut: bool) -> None:
+        """Send a cancel request; with ``cut`` shut the socket, which wakes whoever waits for it."""
+        from psycopg import Error
+
+        with suppress(Error, OSError):
+            if not cut:
+                connection.cancel_safe(timeout=CANCEL_TIMEOUT_S)
+                return
+            with socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
+                line.shutdown(socket.SHUT_RDWR)
 
     def close(self, connection: Any) -> None:
         """Close; the server ends the transaction."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from airflow_delta_provider.adapters.dialects.timeouts import split_timeout
 from airflow_delta_provider.core.errors import ConnectError, DeltaError, SideMissingError, shown
 
 CONNECT_TIMEOUT_S = 15
@@ -22,7 +23,7 @@ _SCHEME = re.compile(r"^(postgresql|postgres)(\+\w+)?://", re.IGNORECASE)
 
 def connector(uri: str) -> Callable[[], Any]:
     """Return what opens a connection: ``uri`` is any form that libpq takes (a URI, ``key=value`` pairs), or an
-    SQLAlchemy URL, whose driver does not matter.
+    SQLAlchemy URL, whose driver does not matter. ``statement_timeout_s`` in a URI limits each statement.
 
     The function raises ConnectError (DELTA_CONNECT) and SideMissingError (DELTA_SIDE_MISSING, no such database).
     """
@@ -31,7 +32,8 @@ def connector(uri: str) -> Callable[[], Any]:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-        plain = _SCHEME.sub("postgresql://", uri)
+        address, timeout_ms = split_timeout(uri)
+        plain = _SCHEME.sub("postgresql://", address)
         try:
             asked = conninfo_to_dict(plain)
         except psycopg.ProgrammingError:
@@ -40,6 +42,8 @@ def connector(uri: str) -> Callable[[], Any]:
             raise _unreadable()
         try:
             whole: dict[str, Any] = {**DEFAULTS, **asked, "client_encoding": "UTF8"}
+            if timeout_ms is not None:
+                whole["options"] = f"{whole.get('options', '')} -c statement_timeout={timeout_ms}".strip()
             return psycopg.connect(make_conninfo(**whole))
         except (psycopg.Error, UnicodeError) as error:
             refusal = _refusal(error, asked)

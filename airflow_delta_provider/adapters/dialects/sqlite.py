@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -217,6 +218,13 @@ class SqliteDialect(Dialect):
         if "no such table" in text or "no such column" in text:
             return SideMissingError(f"{where}: {shown(text)}.", where=where)
         return SideReadError(f"{where}: {shown(text)}.", where=where)
+
+    def cancel(self, connection: Any, cut: bool) -> None:
+        """Interrupt whatever statement runs."""
+        import sqlite3
+
+        with suppress(sqlite3.Error):
+            connection.interrupt()
 
     def close(self, connection: Any) -> None:
         """End the snapshot and close."""

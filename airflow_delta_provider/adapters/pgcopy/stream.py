@@ -6,6 +6,7 @@ import os
 import select
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Protocol
@@ -24,7 +25,10 @@ WAIT_BYTES = 256 * 1024
 """Bytes that the kernel gathers before it wakes us; a tenth of the system calls, a third of the time."""
 WAIT_MS = 5
 """How long it waits for them; then whatever is there is taken."""
-CANCEL_TIMEOUT_S = 30
+CANCEL_TIMEOUT_S = 3
+"""How long the server has to take a cancellation."""
+DRAIN_TIMEOUT_S = 5
+"""How long it then has to end what it was sending; the connection is closed otherwise."""
 DRAIN_ROWS = 1 << 20
 _DATA, _MESSAGE_HEAD = ord("d"), 5
 _QUIET = frozenset(b"12HNSAC")
@@ -56,6 +60,7 @@ class LibraryCopy:
 
         self._connection = connection
         self._pgconn = connection.pgconn
+        self._deadline: float | None = None
         self._poll = select.poll()
         self._poll.register(self._pgconn.socket, select.POLLIN)
         self._pgconn.send_query_params(statement, None, result_format=pq.Format.BINARY)
@@ -96,6 +101,7 @@ class LibraryCopy:
 
         try:
             self._connection.cancel_safe(timeout=CANCEL_TIMEOUT_S)
+            self._deadline = time.monotonic() + DRAIN_TIMEOUT_S
             while self._message() is not None:
                 pass
             while self._result() is not None:
@@ -108,10 +114,16 @@ class LibraryCopy:
         get = self._pgconn.get_copy_data
         size, message = get(1)
         while size == 0:
-            self._poll.poll()
-            self._pgconn.consume_input()
+            self._wait()
             size, message = get(1)
         return message if size > 0 else None
+
+    def _wait(self) -> None:
+        """Wait for input, and no longer than the deadline of a cancelled read."""
+        left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        if not self._poll.poll(None if left_s is None else left_s * 1000):
+            raise TimeoutError("The server does not end what was cancelled.")
+        self._pgconn.consume_input()
 
     def _flush(self) -> None:
         while self._pgconn.flush():
@@ -119,8 +131,7 @@ class LibraryCopy:
 
     def _result(self) -> Any:
         while self._pgconn.is_busy():
-            self._poll.poll()
-            self._pgconn.consume_input()
+            self._wait()
         return self._pgconn.get_result()
 
     def _drain(self, result: Any) -> None:
@@ -182,6 +193,7 @@ class SocketCopy:
         self._place = 0
         self._starts: list[int] = []
         self._head = True
+        self._deadline: float | None = None
         self._ready = False
         self._failed: tuple[str, str] | None = None
         try:
@@ -225,6 +237,7 @@ class SocketCopy:
         except (Error, OSError):
             self._abandon()  # the server finds nobody left to send to
             return
+        self._deadline = time.monotonic() + DRAIN_TIMEOUT_S
         self._shift()
         with suppress(Error, OSError):  # whatever else it says: nobody waits for these rows
             for _ in self.blocks(DRAIN_ROWS, WAIT_BYTES):
@@ -248,7 +261,8 @@ class SocketCopy:
                 count = self._socket.recv_into(view)
                 break
             except BlockingIOError:
-                continue
+                if self._deadline is not None and time.monotonic() > self._deadline:
+                    raise TimeoutError("The server does not end what was cancelled.") from None
         if not count:
             raise ConnectionResetError("The server closed the connection.")
         self._filled += count
