@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+import orjson
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.side import Order
-from airflow_delta_provider.core import documents, jsonc, stream
+from airflow_delta_provider.core import documents, stream
 from airflow_delta_provider.core.body import BodyFacts, BodyWriter
 from airflow_delta_provider.core.bulk_sweep import sweep_batches
 from airflow_delta_provider.core.errors import (
@@ -133,7 +134,7 @@ def _sweep_once(
         kept = _kept(batches, counts, watch)
         blocks = stream.guarded_blocks(kept, layout, counts, ordered=ordered, folder=folder)
         seen = encoder.seen_batches(blocks, filtered=opened.filtered)
-        for found in sweep_batches(before, seen, lambda key: jsonc.dumps(decode_key(key, types)), tally, writer):
+        for found in sweep_batches(before, seen, lambda key: orjson.dumps(decode_key(key, types)), tally, writer):
             changes.add(found)
     tally.add_null_keys(counts.null_key)
     tally.add_repeated(counts.duplicate_key)
