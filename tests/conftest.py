@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import ceph
 import hypothesis
 import pytest
 import servers
@@ -38,6 +39,19 @@ def redis_server() -> Iterator[servers.Server]:
     """A Redis server."""
     with servers.redis() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[ceph.S3Server]:
+    """A Ceph cluster of three processes with its S3 gateway."""
+    with ceph.s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_bucket(s3_server: ceph.S3Server) -> str:
+    """A bucket for stores that take a prefix of their own each."""
+    return s3_server.bucket()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 import threading
 
 import pytest
+import stores
 
 from airflow_delta_provider.core.errors import (
     FormatError,
@@ -19,7 +20,6 @@ from airflow_delta_provider.core.errors import (
 )
 from airflow_delta_provider.core.store import blobs, layout
 from airflow_delta_provider.core.store.local import LocalStore
-from airflow_delta_provider.core.store.memory import MemoryStore
 from airflow_delta_provider.core.store.store import Store, exists, open_store, prepare_root
 
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -27,9 +27,9 @@ ABC_PATH = f"blobs/sha256/ba/78/{ABC}"
 SLOT = "a" * 64
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=stores.KINDS)
 def store(request, tmp_path):
-    return LocalStore(tmp_path / "store") if request.param == "local" else MemoryStore()
+    return stores.fresh(request.param, request, tmp_path)
 
 
 def test_each_kind_of_store_fits_the_seam(store):

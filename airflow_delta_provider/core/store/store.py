@@ -1,7 +1,7 @@
 """The seam of stores: create if absent, read, and (for audits only) list."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol, runtime_checkable
 from urllib.parse import unquote, urlsplit
@@ -33,7 +33,10 @@ class Store(Protocol):
         """The address of the root, without secrets; for messages."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write ``data`` under ``path`` if nothing is there; return False, changing nothing, if something is."""
+        """Write ``data`` under ``path`` if nothing is there; return False, changing nothing, if something is.
+
+        What is there may be our own: the answer to an earlier try can get lost. Who owns what is told by its bytes.
+        """
 
     def create_from_file(self, path: str, file: BinaryIO) -> bool:
         """Do the same with all bytes of a seekable file, from its beginning."""
@@ -76,9 +79,8 @@ def prepare_root(uri: str, create: Callable[[str, bytes], bool], read: Callable[
     if is_prepared(uri, read):
         return
     probe = layout.probe_path(secrets.token_hex(16))
-    first = create(probe, b"first\n")
-    second = create(probe, b"second\n")
-    if not first or second or read(probe, 64) != b"first\n":
+    create(probe, b"first\n")  # the name is random, so what is read back below tells more than the answer does
+    if create(probe, b"second\n") or read(probe, 64) != b"first\n":
         raise StoreNotWriteOnceError(f"{uri} let a second create replace a file.", where=uri)
     create(layout.FORMAT_PATH, layout.FORMAT_BYTES)
     is_prepared(uri, read)
@@ -98,7 +100,7 @@ def is_prepared(uri: str, read: Callable[[str, int], bytes]) -> bool:
     return True
 
 
-def _open_local(uri: str) -> Store:
+def _open_local(uri: str, options: Mapping[str, str]) -> Store:
     from airflow_delta_provider.core.store.local import LocalStore
 
     if uri[:5].lower() != "file:":
@@ -109,13 +111,27 @@ def _open_local(uri: str) -> Store:
     return LocalStore(Path(unquote(parts.path)))
 
 
-OPENERS: dict[str, Callable[[str], Store]] = {"": _open_local, "file": _open_local}
+def _open_objects(uri: str, options: Mapping[str, str]) -> Store:
+    from airflow_delta_provider.core.store.objects import ObjectStorage
+
+    return ObjectStorage(uri, options)
+
+
+OPENERS: dict[str, Callable[[str, Mapping[str, str]], Store]] = {
+    "": _open_local,
+    "az": _open_objects,
+    "file": _open_local,
+    "gs": _open_objects,
+    "s3": _open_objects,
+}
 """Who opens which scheme of a store's address: a new kind of store is one line here."""
 
 
-def open_store(uri: str) -> Store:
+def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
     """Return the store at a folder's path or at a URI; nothing is read or written yet.
 
+    ``options`` are credentials and settings of an object storage by name (``access_key_id``, ``endpoint``, ...); what
+    they leave open comes from the environment.
     Raises: StoreSchemeError (DELTA_STORE_SCHEME) where no store answers to the scheme.
     """
     scheme, found, _ = uri.partition("://")
@@ -125,4 +141,4 @@ def open_store(uri: str) -> Store:
     if opener is None or not uri:
         known = ", ".join(sorted(f"{name}://" for name in OPENERS if name))
         raise StoreSchemeError(f"No store answers to {scheme or uri!r}; give a folder or one of {known}", where=scheme)
-    return opener(uri)
+    return opener(uri, options or {})
