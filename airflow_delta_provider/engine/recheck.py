@@ -24,6 +24,7 @@ from airflow_delta_provider.core.rawcompare import RawReader, RawWriter
 from airflow_delta_provider.core.spec import Spec
 from airflow_delta_provider.core.spill import sort_batches
 from airflow_delta_provider.core.types import KEY_BYTES
+from airflow_delta_provider.engine.named import canceller
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.prefetch import Prefetched
 from airflow_delta_provider.engine.shards import compare_shard, facts_of, refused_key
@@ -112,8 +113,12 @@ def _look(
     writer = RawWriter(file, opened.shared.identity, (key_range.lower, key_range.upper))
     try:
         with (
-            closing(Prefetched(lambda: _accused(opened, "source", keys, folder), "source")) as source,
-            closing(Prefetched(lambda: _accused(opened, "target", keys, folder), "target")) as target,
+            closing(
+                Prefetched(lambda: _accused(opened, "source", keys, folder), "source", canceller(opened.source))
+            ) as source,
+            closing(
+                Prefetched(lambda: _accused(opened, "target", keys, folder), "target", canceller(opened.target))
+            ) as target,
         ):
             compare_blocks(
                 stream.guarded_blocks(source, opened.layout("source", key_range), tally.source, ordered=True),

@@ -24,6 +24,7 @@ from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.rawcompare import RawWriter
 from airflow_delta_provider.core.recorded import canonical
 from airflow_delta_provider.core.rules import Typed
+from airflow_delta_provider.engine.named import canceller
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.prefetch import Prefetched
 from airflow_delta_provider.engine.spilled import read_spilled, watched
@@ -124,7 +125,7 @@ def _read(
     if name in spilled:
         return Prefetched(lambda: read_spilled(spilled[name], key_range), name)
     request = opened.request(name, key_range, ordered=name not in unsorted)
-    return Prefetched(lambda: opened.side(name).read(request), name)
+    return Prefetched(lambda: opened.side(name).read(request), name, canceller(opened.side(name)))
 
 
 def refused_key(opened: Opened, error: stream.RefusedKeyError) -> DeltaError:
