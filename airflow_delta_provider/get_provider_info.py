@@ -32,6 +32,8 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [{"integration-name": _NAME, "python-modules": [f"{package}.hooks.store", f"{package}.hooks.signer"]}],
+        "extra-links": [f"{package}.links.ManifestLink"],
+        "plugins": [{"name": "delta_ui", "plugin-class": f"{package}.plugins.ui.DeltaUIPlugin"}],
         "connection-types": [
             {
                 "connection-type": "delta_store",

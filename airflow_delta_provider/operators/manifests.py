@@ -12,6 +12,7 @@ from airflow_delta_provider._compat import (
     BranchMixIn,
     Context,
 )
+from airflow_delta_provider.links import ManifestLink
 from airflow_delta_provider.operators.common import STORE_CONN_ID, log_group, refusals_fail_without_retry
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class VerifyManifestOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("manifest", "store_conn_id", "trust")
+    operator_extra_links = (ManifestLink(),)
     ui_color = "#d9ead3"
 
     def __init__(
@@ -95,6 +97,7 @@ class CheckManifestOperator(BaseOperator, BranchMixIn):
 
     template_fields: Sequence[str] = ("branch", "fail", "manifest", "skip", "store_conn_id", "warn")
     inherits_from_skipmixin = True
+    operator_extra_links = (ManifestLink(),)
     ui_color = "#fce5cd"
 
     def __init__(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta_provider._compat import Context, TriggerRule, conf
+from airflow_delta_provider.links import ManifestLink
 from airflow_delta_provider.operators.common import (
     DeltaOperator,
     log_group,
@@ -145,6 +146,7 @@ class MergeManifestOperator(DeltaOperator):
     """
 
     template_fields: Sequence[str] = ("parts", "shards", "signer_conn_id", "store_conn_id")
+    operator_extra_links = (ManifestLink(),)
     ui_color = "#c5dcf0"
 
     def __init__(
@@ -162,6 +164,7 @@ class MergeManifestOperator(DeltaOperator):
         self.parts = parts
         self.signer_conn_id = signer_conn_id
         self.on_rerun = on_rerun
+        self.manifest: str | None = None
 
     def execute(self, context: Context) -> str:
         """Merge, sign, publish, and clear the work folder."""
@@ -182,6 +185,7 @@ class MergeManifestOperator(DeltaOperator):
                 on_rerun=self.on_rerun,
                 facts={"airflow": {**run, "try_number": ti.try_number}},
             )
+            self.manifest = published.manifest
             if published.receipt is None:
                 self.log.info("An earlier try had published manifest %s", published.manifest)
             elif published.receipt.reused:

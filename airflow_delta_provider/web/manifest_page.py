@@ -31,7 +31,7 @@ def manifest_page(scope: Scope, opened: Opened, step: Step, patches: list[PatchS
 def _page(scope: Scope, opened: Opened, step: Step, patches: list[PatchState], first: Found | None) -> Iterator[str]:
     material = opened.material
     pair = material.manifest["pair"]
-    pair_link = href("pair", {"pair": pair_id_of(material.manifest)}, scope.params, _store(opened))
+    pair_link = href("pair", {"pair": pair_id_of(material.manifest)}, scope.params, opened.seen.params)
     yield crumbs([("All pairs", href("pairs", scope.params)), (pair["name"], pair_link), ("Manifest", "")])
     yield f'<main id="main" tabindex="-1">\n<h1>{plain(pair["name"])}: {plain(pair["source"])} → {plain(pair["target"])}</h1>\n'
     yield f'<p class="verdict">{verdict_html(step)}</p>\n<p>{_next(opened, step, patches)}</p>\n'
@@ -56,10 +56,6 @@ def _page(scope: Scope, opened: Opened, step: Step, patches: list[PatchState], f
     yield from contract_html(material)
     yield from run_html(material)
     yield "</main>\n"
-
-
-def _store(opened: Opened) -> dict[str, str]:
-    return {name: text for name, text in opened.seen.params.items() if name == "store"}
 
 
 def _next(opened: Opened, step: Step, patches: list[PatchState]) -> str:

@@ -9,22 +9,30 @@ from airflow_delta_provider.report.html_records import LABELS
 from airflow_delta_provider.report.visible import plain
 from airflow_delta_provider.web.answers import Answer, page
 from airflow_delta_provider.web.layout import crumbs, digest_link, href, origin_html, verdict_html
-from airflow_delta_provider.web.scope import Scope, SeenPair
+from airflow_delta_provider.web.scope import Scope, SeenPair, Unread
 from airflow_delta_provider.web.trend import EQUAL, Step
 
 BARS = 30
 BAR_HEIGHT = 24
 
 
-def pairs_page(scope: Scope, found: Sequence[tuple[SeenPair, list[Step]]], title: str = "Reconciliations") -> Answer:
+def pairs_page(
+    scope: Scope, found: Sequence[tuple[SeenPair, list[Step]]], unread: Sequence[Unread], title: str
+) -> Answer:
     """Return the page of all pairs."""
-    return page(title, "".join(_pairs(scope, found, title)))
+    return page(title, "".join(_pairs(scope, found, unread, title)))
 
 
-def _pairs(scope: Scope, found: Sequence[tuple[SeenPair, list[Step]]], title: str) -> Iterator[str]:
+def _pairs(
+    scope: Scope, found: Sequence[tuple[SeenPair, list[Step]]], unread: Sequence[Unread], title: str
+) -> Iterator[str]:
     yield f'<main id="main" tabindex="-1">\n<h1>{plain(title)}</h1>\n'
+    for lost in unread:
+        yield f'<p class="bad">{plain(lost.name)} could not be read and has no verdict: {plain(lost.error.message)} ({lost.error.code})</p>\n'
+    if not found and not unread:
+        yield "<p>No manifest is published here yet. A reconciliation publishes its manifest in its last task, <code>merge</code>.</p>"
     if not found:
-        yield "<p>No manifest is published here yet. A reconciliation publishes its manifest in its last task, <code>merge</code>.</p></main>\n"
+        yield "</main>\n"
         return
     bad = sum(steps[-1].verdict != EQUAL for _, steps in found)
     yield f"<p>{len(found):,} {'pair' if len(found) == 1 else 'pairs'}, "
@@ -35,16 +43,12 @@ def _pairs(scope: Scope, found: Sequence[tuple[SeenPair, list[Step]]], title: st
     yield "</tr></thead><tbody>"
     for one, steps in found:
         latest = steps[-1]
-        link = href("pair", {"pair": one.pair_id}, scope.params, _store(latest))
+        link = href("pair", {"pair": one.pair_id}, scope.params, latest.seen.params)
         yield f'<tr><th scope="row"><a href="{link}">{plain(one.pair["name"])}</a><br>'
         yield f'<span class="soft">{plain(one.pair["source"])} → {plain(one.pair["target"])}</span></th>'
         yield f"<td>{verdict_html(latest)}</td><td>{spark(steps)}</td>"
         yield f"<td>{digest_link(scope, latest.seen)}</td><td>{origin_html(latest.seen)}</td></tr>"
     yield "</tbody></table></div></main>\n"
-
-
-def _store(step: Step) -> dict[str, str]:
-    return {name: text for name, text in step.seen.params.items() if name == "store"}
 
 
 def spark(steps: Sequence[Step]) -> str:

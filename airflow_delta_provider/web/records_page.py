@@ -37,11 +37,10 @@ def _title(opened: Opened) -> str:
 
 def _crumbs(scope: Scope, opened: Opened, last: str) -> str:
     manifest = opened.material.manifest
-    store = {name: text for name, text in opened.seen.params.items() if name == "store"}
     return crumbs(
         [
             ("All pairs", href("pairs", scope.params)),
-            (manifest["pair"]["name"], href("pair", {"pair": pair_id_of(manifest)}, scope.params, store)),
+            (manifest["pair"]["name"], href("pair", {"pair": pair_id_of(manifest)}, scope.params, opened.seen.params)),
             ("Manifest", manifest_href(scope, opened.seen)),
             (last, ""),
         ]

@@ -16,7 +16,7 @@ from airflow_delta_provider.web.pairs_page import pair_page, pairs_page
 from airflow_delta_provider.web.patches import patches_of
 from airflow_delta_provider.web.records import SHOWN, Query, find_records, record_at
 from airflow_delta_provider.web.records_page import record_page, records_page
-from airflow_delta_provider.web.scope import Scope, SeenPair
+from airflow_delta_provider.web.scope import Scope, SeenPair, Unread
 from airflow_delta_provider.web.trend import pair_document, pair_id_of, steps_of
 
 Parameters = Mapping[str, Sequence[str]]
@@ -45,10 +45,17 @@ def _pairs(scope: Scope, parameters: Parameters, as_json: bool) -> Answer:
 
 def overview(scope: Scope, as_json: bool, title: str = "Reconciliations") -> Answer:
     """Return all pairs of a scope with their latest verdict."""
-    found = [(one, steps_of(one.manifests)) for one in scope.pairs()]
+    pairs, unread = scope.pairs()
+    found = []
+    for one in pairs:
+        try:
+            found.append((one, steps_of(one.manifests)))
+        except DeltaError as error:
+            unread.append(Unread(one.manifests[-1], one.pair["name"], error))
     if as_json:
-        return json_answer({"pairs": [pair_document(one, steps) for one, steps in found]})
-    return pairs_page(scope, found, title)
+        told = [{"name": one.name, "error": one.error.document()} for one in unread]
+        return json_answer({"pairs": [pair_document(one, steps) for one, steps in found], "unread": told})
+    return pairs_page(scope, found, unread, title)
 
 
 def _pair(scope: Scope, parameters: Parameters, as_json: bool) -> Answer:
@@ -60,7 +67,7 @@ def _pair(scope: Scope, parameters: Parameters, as_json: bool) -> Answer:
 def _find_pair(scope: Scope, pair_id: str, store_id: str) -> SeenPair:
     if not is_pair_id(pair_id):
         raise InputPolicyError(f"{shown(pair_id)!r} is no pair id.", where="pair")
-    for one in scope.pairs():
+    for one in scope.pairs()[0]:
         if one.pair_id == pair_id and store_id in ("", one.manifests[-1].store_id):
             return one
     raise StoreMissingError(f"There is no pair {pair_id} here.", where="pair")

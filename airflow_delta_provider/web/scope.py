@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from airflow_delta_provider.core import documents, log
-from airflow_delta_provider.core.errors import StoreMissingError
+from airflow_delta_provider.core.errors import DeltaError, StoreMissingError
 from airflow_delta_provider.core.store.layout import checked_digest
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.trust import Trust
@@ -43,6 +43,15 @@ class SeenPair:
     manifests: Sequence[Seen]
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A manifest that could not be read, and why: it is shown as such, for it has no verdict."""
+
+    seen: Seen | None
+    name: str
+    error: DeltaError
+
+
 class Scope(Protocol):
     """Everything that one caller may see. Whatever is not in it is answered as if it did not exist."""
 
@@ -50,8 +59,8 @@ class Scope(Protocol):
     def params(self) -> Mapping[str, str]:
         """What every link of a page carries, such as the Dag."""
 
-    def pairs(self) -> list[SeenPair]:
-        """Return the pairs, the one with the newest manifest first."""
+    def pairs(self) -> tuple[list[SeenPair], list[Unread]]:
+        """Return the pairs in the order to show them, and what could not be read."""
 
     def find(self, manifest_id: str) -> Seen:
         """Return one manifest. Raises: StoreMissingError where the caller may not see it, or there is none."""
@@ -67,14 +76,18 @@ class StoreScope:
         self._store, self._trust = store, trust
         self.params: Mapping[str, str] = {}
 
-    def pairs(self) -> list[SeenPair]:
-        """Return every pair that has a published manifest, by name."""
-        found = []
+    def pairs(self) -> tuple[list[SeenPair], list[Unread]]:
+        """Return every pair that has a published manifest, by name, and those of which the log is damaged."""
+        found, unread = [], []
         for pair_id, pair in log.list_pairs(self._store).items():
-            seen = self._published(pair_id)
+            try:
+                seen = self._published(pair_id)
+            except DeltaError as error:
+                unread.append(Unread(None, pair["name"], error))
+                continue
             if seen:
                 found.append(SeenPair(pair_id, pair, seen))
-        return sorted(found, key=lambda one: tuple(one.pair.values()))
+        return sorted(found, key=lambda one: tuple(one.pair.values())), unread
 
     def find(self, manifest_id: str) -> Seen:
         """Return a manifest that a log of the store names."""

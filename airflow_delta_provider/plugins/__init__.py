@@ -1,0 +1,1 @@
+"""The pages in Airflow's UI: a tab on Dags, runs and task instances, and a page in the navigation; read only."""
