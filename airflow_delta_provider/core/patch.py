@@ -140,9 +140,10 @@ def decide_rollback(entry: Mapping[str, Any], old: Row, before: Row, left: Row) 
     """Return what becomes of one record when its patch is taken back.
 
     ``entry``: its line of the patch's ledger. ``old``: the row before the patch. ``before``: the row now, before the
-    rollback. ``left``: the row that the patch left; all in recorded form.
+    rollback. ``left``: the row that the patch left; all in recorded form. A row that somebody else has brought back
+    already is a conflict too: it is no longer what the patch left.
     """
-    if entry["outcome"] != APPLIED or before == old:
+    if entry["outcome"] != APPLIED:
         return Decision(NONE, ALREADY, None, before)
     if before != left:
         return Decision(NONE, CONFLICTED, CONFLICT)

@@ -306,7 +306,7 @@ class Writer(ABC):
         if not change.key:
             raise PatchSideError("A patch needs a key.", where=self.where)
         if change.op == "delete":
-            return sql(f"DELETE FROM {self.aliased()} WHERE ", self.condition(change))
+            return sql(f"{self.deleting()} WHERE ", self.condition(change))
         sets = joined(", ", (self.assignment(name, value) for name, value in change.values.items()))
         kept = [each.name for each in self.columns.values() if each.on_update and each.name not in change.values]
         for name in kept:
@@ -316,6 +316,10 @@ class Writer(ABC):
     def aliased(self) -> str:
         """Write the table with its alias, as UPDATE and DELETE take it."""
         return f"{self.relation.source} AS {ALIAS}"
+
+    def deleting(self) -> str:
+        """Write the head of a DELETE."""
+        return f"DELETE FROM {self.aliased()}"
 
     def insert_statement(self, row: dict[str, Any]) -> Statement:
         """Write an INSERT of one row."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from airflow_delta_provider.adapters.dialects.base import ReadColumn
+from airflow_delta_provider.adapters.dialects.base import ALIAS, ReadColumn
 from airflow_delta_provider.adapters.dialects.mysql import SETTINGS, MysqlDialect
 from airflow_delta_provider.adapters.dialects.statement import Statement, sql
 from airflow_delta_provider.adapters.writers.base import (
@@ -124,6 +124,10 @@ class MysqlWriter(Writer):
     def locking(self) -> str:
         """Lock the rows, and see their newest state whatever snapshot there is."""
         return " FOR UPDATE"
+
+    def deleting(self) -> str:
+        """Name the alias once more: older servers know it in this form only."""
+        return f"DELETE {ALIAS} FROM {self.aliased()}"
 
     def operand(self, column: WriteColumn, value: Any) -> Statement:
         """Bind in a form that the column's own type reads exactly."""

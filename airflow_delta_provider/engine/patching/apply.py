@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from airflow_delta_provider.adapters.open import open_side as open_any_side
 from airflow_delta_provider.adapters.writers.base import TableFacts, Writer

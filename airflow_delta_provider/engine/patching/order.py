@@ -177,8 +177,9 @@ def _children_first(
     """Return the updates that open circles of rows which refer to each other, and the deletes in order."""
     rows = [{**change.guard, **change.key} for change in deletes]
     order, broken = _sorted(rows, references)
+    own = {place for place, row in enumerate(rows) if any(_refers_to_itself(row, one) for one in references)}
     opening = []
-    for place in broken:
+    for place in sorted(own.union(broken)):
         change = deletes[place]
         names = [name for one in references for name in one.columns if name in change.guard]
         names = [name for name in names if writer.columns[name].read.column.nullable and name not in change.key]
@@ -187,6 +188,12 @@ def _children_first(
             opening.append(Change(UPDATE, dict(change.key), values, dict(change.guard)))
             deletes[place] = replace(change, guard={**change.guard, **values})
     return opening, [deletes[place] for place in reversed(order)]
+
+
+def _refers_to_itself(row: dict[str, Any], reference: Reference) -> bool:
+    """Tell whether a row is its own parent, which keeps some engines from deleting it."""
+    mine = [row.get(name) for name in reference.columns]
+    return None not in mine and mine == [row.get(name) for name in reference.referenced]
 
 
 def _sorted(rows: list[dict[str, Any]], references: Sequence[Reference]) -> tuple[list[int], list[int]]:
