@@ -6,7 +6,7 @@ import math
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from vectors_at import vectors
 
@@ -93,6 +93,7 @@ def test_composite_keys_are_ordered_by_their_parts(data, kinds):
 
 
 @given(st.binary(max_size=14), st.sampled_from(KEY_KINDS))
+@example(b",\x0c" + bytes(11), "date")
 def test_what_decodes_encodes_back(data, kind):
     """Any bytes at all: refused by code, or the one encoding of what they decode to."""
     for bytes_ in (data, bytes((TAGS[kind],)) + data):
