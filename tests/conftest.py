@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import azurite
 import ceph
 import hypothesis
+import object_fake
 import pytest
 import servers
 
@@ -52,6 +54,26 @@ def s3_server() -> Iterator[ceph.S3Server]:
 def s3_bucket(s3_server: ceph.S3Server) -> str:
     """A bucket for stores that take a prefix of their own each."""
     return s3_server.bucket()
+
+
+@pytest.fixture(scope="session")
+def az_server() -> Iterator[azurite.AzureServer]:
+    """An Azure Blob server."""
+    with azurite.azure_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def az_bucket(az_server: azurite.AzureServer) -> str:
+    """A container for stores that take a prefix of their own each."""
+    return az_server.container()
+
+
+@pytest.fixture
+def gs_fake() -> Iterator[object_fake.Fake]:
+    """A small object storage of our own that answers as Google Cloud Storage does."""
+    with object_fake.fake_storage() as fake:
+        yield fake
 
 
 @pytest.fixture

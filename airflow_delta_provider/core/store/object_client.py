@@ -15,6 +15,7 @@ from airflow_delta_provider.core.errors import (
     ConnectError,
     DeltaError,
     StoreFileError,
+    StoreMissingError,
     StoreNotWriteOnceError,
     StoreReadError,
     StoreSchemeError,
@@ -37,6 +38,7 @@ SCHEMES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
 _ENDPOINTS = ("endpoint", "base_url", "aws_endpoint", "azure_storage_endpoint", "google_base_url")
 _STATUS = re.compile(r"status(?: code)?:? (\d{3})\b")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
+_UNABLE = {"NotSupportedError", "NotImplementedError"}
 _used_in: list[int] = []
 
 
@@ -66,7 +68,8 @@ class Storage:
         kind, bucket, variables = SCHEMES[self.scheme]
         places = [self.options.get(name, "") for name in _ENDPOINTS] + [os.environ.get(name, "") for name in variables]
         client_options = {
-            "allow_http": any(place.lower().startswith("http://") for place in places),
+            "allow_http": self.options.get("allow_http") == "true"
+            or any(place.lower().startswith("http://") for place in places),
             "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
             "timeout": timedelta(seconds=timeout_s),
         }
@@ -80,7 +83,10 @@ class Storage:
                 prefix=self.prefix or None,
                 client_options=client_options,
                 retry_config=retries,
-                **{bucket: self.bucket, **self.options},
+                **{
+                    bucket: self.bucket,
+                    **{name: value for name, value in self.options.items() if name != "allow_http"},
+                },
             )
         except (obstore_module().exceptions.BaseError, ValueError, TypeError) as error:
             reason = type(error).__name__  # the text may hold an option, and so a secret
@@ -110,6 +116,11 @@ def connect(uri: str, options: Mapping[str, str]) -> Storage:
     return Storage(whole, scheme, parts.netloc, prefix, options)
 
 
+def failures() -> tuple[type[Exception], ...]:
+    """Return what the client library raises, but for FileNotFoundError."""
+    return obstore_module().exceptions.BaseError, RuntimeError
+
+
 def obstore_module(part: str = "") -> Any:
     """Return the client library. Raises: StoreSchemeError (DELTA_STORE_SCHEME) where it is not installed."""
     try:
@@ -127,12 +138,14 @@ def refused(error: Exception, uri: str, path: str, kind: type[StoreReadError] | 
     status, code = _STATUS.search(text), _CODE.search(text)
     said = " ".join(found[1] for found in (status, code) if found)
     place = f"{uri} {path}".strip()
-    if "NotSupportedError" in names or (status and status[1] == "501"):
+    if names & _UNABLE or (status and status[1] == "501"):
         return StoreNotWriteOnceError(f"{uri} does not take conditional writes.", where=uri)
     if "InvalidPathError" in names:
         return StoreFileError(f"{place}: a name is none that a store has.", where=path)
     if names & {"PermissionDeniedError", "UnauthenticatedError"}:
         return kind(f"{place}: permission denied{f' ({said})' if said else ''}.", where=path)
+    if status and status[1] == "404":
+        return StoreMissingError(f"{uri}: the bucket or container is not there.", where=path)
     if status is None:
         return ConnectError(f"{uri} does not answer.", where=uri)
     return kind(f"{place}: the storage answers {said}.", where=path)

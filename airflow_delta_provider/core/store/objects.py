@@ -19,7 +19,7 @@ from airflow_delta_provider.core.errors import (
     StoreWriteError,
 )
 from airflow_delta_provider.core.store import layout
-from airflow_delta_provider.core.store.object_client import connect, obstore_module, refused
+from airflow_delta_provider.core.store.object_client import connect, failures, obstore_module, refused
 from airflow_delta_provider.core.store.ranges import RangeReader
 from airflow_delta_provider.core.store.store import READ_BYTES_MAX, is_prepared, prepare_root
 
@@ -177,7 +177,7 @@ class ObjectStorage:
                 problem: Exception = StoreWriteError(f"{path}: writers get in each other's way.", where=path)
             except FileNotFoundError:
                 raise StoreWriteError(f"{self.uri}: the bucket or container is not there.", where=path) from None
-            except obstore_module().exceptions.BaseError as error:
+            except failures() as error:
                 problem = refused(error, self.uri, path, StoreWriteError)
                 if not getattr(problem, "retryable", False):
                     raise problem from None
@@ -227,7 +227,7 @@ class ObjectStorage:
             return run()
         except FileNotFoundError:
             raise StoreMissingError(f"{self.uri} holds no {path}.", where=path) from None
-        except obstore_module().exceptions.BaseError as problem:
+        except failures() as problem:
             raise refused(problem, self.uri, path, error) from None
 
 
