@@ -41,7 +41,8 @@ def connector(uri: str) -> Callable[[], Any]:
         asked = _parameters(address)
         where = f"MySQL at {shown(asked['host'])}:{asked['port']}"
         try:
-            connection = pymysql.connect(**asked, charset="utf8mb4", connect_timeout=CONNECT_TIMEOUT_S)
+            whole = {**asked, "password": asked["password"].encode()}  # the driver would encode it as Latin-1
+            connection = pymysql.connect(**whole, charset="utf8mb4", connect_timeout=CONNECT_TIMEOUT_S)
             _prepare(connection, timeout_ms)
             return connection
         except (pymysql.err.Error, OSError, UnicodeError) as error:
