@@ -28,10 +28,31 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             {
                 "integration-name": _NAME,
-                "python-modules": [f"{package}.operators.shards", f"{package}.operators.manifests"],
+                "python-modules": [f"{package}.operators.{name}" for name in ("shards", "manifests", "sweeps")],
             }
         ],
         "hooks": [{"integration-name": _NAME, "python-modules": [f"{package}.hooks.store", f"{package}.hooks.signer"]}],
+        "sensors": [
+            {
+                "integration-name": _NAME,
+                "python-modules": [f"{package}.sensors.manifest", f"{package}.sensors.migration"],
+            }
+        ],
+        "triggers": [
+            {
+                "integration-name": _NAME,
+                "python-modules": [f"{package}.triggers.manifest", f"{package}.triggers.migration"],
+            }
+        ],
+        "notifications": [f"{package}.notifications.manifest.ManifestNotifier"],
+        "asset-uris": [
+            {
+                "schemes": ["delta-manifest"],
+                "handler": f"{package}.assets.sanitize_uri",
+                "factory": f"{package}.assets.create_asset",
+                "to_openlineage_converter": f"{package}.assets.convert_asset_to_openlineage",
+            }
+        ],
         "extra-links": [f"{package}.links.ManifestLink"],
         "plugins": [{"name": "delta_ui", "plugin-class": f"{package}.plugins.ui.DeltaUIPlugin"}],
         "connection-types": [
@@ -40,9 +61,13 @@ def get_provider_info() -> dict[str, Any]:
                 "hook-class-name": f"{package}.hooks.store.DeltaStoreHook",
                 "hook-name": "Delta store",
                 "ui-field-behaviour": {
-                    "hidden-fields": ["schema", "login", "password", "port"],
-                    "relabeling": {"host": "Address"},
-                    "placeholders": {"host": "file:///srv/deltas"},
+                    "hidden-fields": ["schema", "port"],
+                    "relabeling": {
+                        "host": "Address",
+                        "login": "Access key or account",
+                        "password": "Secret or account key",
+                    },
+                    "placeholders": {"host": "file:///srv/deltas", "extra": '{"region": "eu-central-1"}'},
                 },
                 "conn-fields": {
                     "trust": {

@@ -71,6 +71,21 @@ def test_a_connection_without_a_store_says_so(connect):
     assert (ok, "DELTA_STORE_SCHEME" in text) == (False, True)
 
 
+def test_a_store_in_object_storage_gets_its_options_and_nobody_sees_them(connect, s3_server, s3_bucket):
+    """Login and password are the account, extras are settings; what is not named comes from the environment."""
+    options = s3_server.options
+    account = {"login": options.pop("access_key_id"), "password": options.pop("secret_access_key")}
+    connect(conn_type="delta_store", host=f"s3://{s3_bucket}/hook", extra={**options, "trust": "/t.json"}, **account)
+    store = store_hook().get_conn()
+    assert store.create("probe/" + "0" * 32, b"x") is True
+    assert store_hook().test_connection() == (True, f"s3://{s3_bucket}/hook is a store.")
+    connect(conn_type="delta_store", host=f"s3://{s3_bucket}/hook", extra=options, login="WRONG", password="hidden-key")
+    ok, text = store_hook().test_connection()
+    assert not ok
+    assert "403" in text
+    assert "hidden-key" not in text
+
+
 def test_a_store_names_whom_to_trust(connect, tmp_path):
     """One place for the whole deployment; a task may name another."""
     connect(conn_type="delta_store", host=str(tmp_path), extra={"trust": str(tmp_path / "absent.json")})
