@@ -1,8 +1,8 @@
-"""One specification as a whole graph: plan, each shard compared and built on its own, one merge."""
+"""One specification as a whole graph: plan, each shard worked on its own, one merge."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta_provider._compat import TaskGroup, XComArg, task_group
@@ -13,6 +13,12 @@ from airflow_delta_provider.operators.shards import (
     CompareShardOperator,
     MergeManifestOperator,
     PlanShardsOperator,
+)
+from airflow_delta_provider.operators.sweeps import (
+    GENERATION_KEY,
+    MergeSweepOperator,
+    PlanSweepOperator,
+    SweepGenerationOperator,
 )
 
 
@@ -30,6 +36,7 @@ def reconcile(
     signer_conn_id: str | None = None,
     shards: int | None = None,
     on_rerun: str = "reuse",
+    outlets: Sequence[Any] = (),
     verify: bool = False,
     trust: str | None = None,
     shard_args: Mapping[str, Any] | None = None,
@@ -49,6 +56,7 @@ def reconcile(
     :param shards: how many shards to aim for.
     :param signer_conn_id: connection of the signing key; without it nothing is signed.
     :param on_rerun: as of `MergeManifestOperator`.
+    :param outlets: assets whose events tell of the manifest, such as ``assets.manifest_asset("orders")``.
     :param verify: verify the manifest, and with ``trust`` its signature, after the merge.
     :param shard_args: more arguments for the tasks of each shard, such as ``pool``, ``retries``, ``execution_timeout``.
     :param default_args: as of a task group.
@@ -73,9 +81,67 @@ def reconcile(
             parts=each_shard.expand(shard=plan.output),
             signer_conn_id=signer_conn_id,
             on_rerun=on_rerun,
+            outlets=list(outlets),
             store_conn_id=store_conn_id,
         )
         group.manifest = merge.output
+        if verify:
+            group.manifest = VerifyManifestOperator(
+                task_id="verify", manifest=merge.output, store_conn_id=store_conn_id, trust=trust
+            ).output
+    return group
+
+
+class Sweep(TaskGroup):
+    """The task group of one sweep; ``manifest`` and ``generation`` are the digests of what it publishes."""
+
+    manifest: XComArg
+    generation: XComArg
+
+
+def sweep(
+    spec: Mapping[str, Any] | str,
+    *,
+    group_id: str = "sweep",
+    store_conn_id: str = STORE_CONN_ID,
+    signer_conn_id: str | None = None,
+    shards: int | None = None,
+    verify: bool = False,
+    trust: str | None = None,
+    shard_args: Mapping[str, Any] | None = None,
+    default_args: Mapping[str, Any] | None = None,
+) -> Sweep:
+    """Return a task group that tells what changed in one data set since its last sweep. Call it inside a Dag.
+
+    The group holds ``plan``, the mapped task ``shards``, ``merge``, and with ``verify`` a task of that name. Its
+    ``manifest`` is an ordinary one, as an argument of `CheckManifestOperator`; its ``generation`` is what
+    ``engine.sweep_changes.changed_keys`` takes. Two runs at once start from the same generation, and the later one is
+    refused: give the Dag ``max_active_runs=1``.
+
+    :param spec: as of `PlanSweepOperator`.
+    :param group_id: id of the group; the second sweep of a Dag needs another.
+    :param shards: how many shards to aim for.
+    :param signer_conn_id: connection of the signing key; without it nothing is signed.
+    :param outlets: assets whose events tell of the manifest, such as ``assets.manifest_asset("orders")``.
+    :param verify: verify the manifest, and with ``trust`` its signature, after the merge.
+    :param shard_args: more arguments for the task of each shard, such as ``pool``, ``retries``, ``execution_timeout``.
+    :param default_args: as of a task group.
+    """
+    group = Sweep(group_id=group_id, default_args=dict(default_args or {}))
+    shared: dict[str, Any] = {"merge_task_id": group.child_id("merge"), "store_conn_id": store_conn_id}
+    with group:
+        plan = PlanSweepOperator(task_id="plan", spec=spec, shards=shards, **shared)
+        swept = SweepGenerationOperator.partial(task_id="shards", **shared, **(shard_args or {})).expand(
+            shard=plan.output
+        )
+        merge = MergeSweepOperator(
+            task_id="merge",
+            shards=plan.output,
+            parts=swept.output,
+            signer_conn_id=signer_conn_id,
+            store_conn_id=store_conn_id,
+        )
+        group.manifest, group.generation = merge.output, merge.output[GENERATION_KEY]
         if verify:
             group.manifest = VerifyManifestOperator(
                 task_id="verify", manifest=merge.output, store_conn_id=store_conn_id, trust=trust

@@ -71,18 +71,29 @@ class DeltaOperator(BaseOperator):
         return Work(DeltaStoreHook(self.store_conn_id).get_conn(), slot_hex)
 
 
-def spec_of(given: Mapping[str, Any] | str) -> Spec:
+def spec_of(given: Mapping[str, Any] | str, *, sweep: bool = False) -> Spec:
     """Return the specification that an operator was given, rendered: a map, or the text of a YAML file.
 
+    That of a ``sweep`` has a target only.
     Raises: SpecSyntaxError, SpecFieldError, SpecValueError, also for a ``uri`` with a password in clear.
     """
     from airflow_delta_provider.core.spec import parse_spec, parse_yaml
     from airflow_delta_provider.hooks.sides import refuse_passwords
 
     form = parse_yaml(given.encode(), "spec") if isinstance(given, str) else exact_form(given, "spec")
-    spec = parse_spec(form)
+    spec = parse_spec(form, sweep=sweep)
     refuse_passwords(spec)
     return spec
+
+
+def sign_with(signer_conn_id: str | None) -> Any:
+    """Return what makes the envelope of a manifest with the key of a connection, None where none is named."""
+    if not signer_conn_id:
+        return None
+    from airflow_delta_provider.core.signing import envelope_signer
+    from airflow_delta_provider.hooks.signer import DeltaSignerHook
+
+    return envelope_signer(DeltaSignerHook(signer_conn_id).get_conn())
 
 
 def exact_form(value: Any, where: str) -> Any:
