@@ -105,3 +105,13 @@ def test_row_numbers_become_an_arrow_array_without_gaps():
     """Numpy rows may be strided views."""
     assert index_array(np.arange(6)[::2]).to_pylist() == [0, 2, 4]
     assert index_array(np.array([], np.int32)).to_pylist() == []
+
+
+@given(
+    ASCENDING,
+    FORMS,
+    st.sampled_from([b"", b"\x00", b"\x20", b"\x20\x20", b"\x20\x21", b"\x20\x28\xff", b"\x21", b"\xff"]),
+)
+def test_any_bytes_are_a_bound(numbers, form, bound):
+    """Bounds are cut at 200 bytes and are no keys then; some lie below or above everything."""
+    assert keys_of(numbers, form).count_below(bound) == sum(packed(number) < bound for number in numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -33,14 +34,16 @@ def rows_of(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, bytes]]:
 KEYS = st.lists(st.binary(max_size=2), max_size=6)
 
 
-@given(st.lists(KEYS.filter(bool), max_size=8), st.sampled_from([1, 60, 200, 1 << 20]), st.integers(1, 5))
-def test_every_row_comes_out_once_and_in_order(parts, memory_bytes, out_rows):
+@given(
+    st.lists(KEYS.filter(bool), max_size=8),
+    st.sampled_from([1, 60, 200, 1 << 20]),
+    st.integers(1, 5),
+    st.sampled_from([1, 1 << 20]),
+)
+def test_every_row_comes_out_once_and_in_order(parts, memory_bytes, out_rows, run_bytes):
     """Rows that a sort loses are rows that no verdict knows of; repeated keys stay repeated."""
-    rows, spill.OUT_ROWS = spill.OUT_ROWS, out_rows
-    try:
+    with patch.object(spill, "OUT_ROWS", out_rows), patch.object(spill, "RUN_BATCH_BYTES", run_bytes):
         found = rows_of(sort_batches(map(batch, parts), memory_bytes=memory_bytes))
-    finally:
-        spill.OUT_ROWS = rows
     assert found == sorted((key.hex(), key) for part in parts for key in part)
 
 

@@ -129,6 +129,7 @@ def test_a_named_side_passes_everything_on():
         ({"shards": {"bounds": [[10], [20]]}}, 1, RangeCost.INDEX, 1),
         ({}, 64, RangeCost.INDEX, 40),
         ({"key_range": {"from": [10], "to": [12]}}, 64, RangeCost.INDEX, 2),
+        ({"key_range": {"from": [0], "to": [8]}}, 4, RangeCost.INDEX, 4),
     ],
 )
 def test_a_plan_has_as_many_shards_as_were_asked_for_where_there_are_keys(members, count, cost, shards):

@@ -482,3 +482,19 @@ def test_a_side_that_is_both_source_and_target_is_equal_to_itself():
 def test_facts_of_a_side_fit_into_canonical_json(fact, document):
     """Whatever an engine calls its version."""
     assert plain(fact) == document
+
+
+@pytest.mark.parametrize("order", list(Order))
+@pytest.mark.parametrize("cost", list(RangeCost))
+@pytest.mark.parametrize("ruled", [True, False])
+def test_a_side_that_cannot_read_a_range_is_read_once_for_all_shards(order, cost, ruled):
+    """Else 64 shards would read and sort the whole table 64 times."""
+    types = typed(id="text", v="text")
+    rows = [(f"K{number}", "a") for number in range(30)]
+    source = MemorySide(types, rows, order_of=order, cost=cost)
+    members = {"rules": {"id": [{"normalize": ["casefold"]}]}} if ruled else {}
+    outcome, _ = run(source, MemorySide(types, rows), shards=5, **members)
+    assert outcome.manifest["population"]["unchanged"] == 30
+    once = ruled or cost is RangeCost.SCAN or order is Order.NONE
+    assert len(source.requests) == (1 if once else len(outcome.sidecar["shards"]))
+    assert len(outcome.sidecar["shards"]) == 5
