@@ -14,12 +14,13 @@ DAGS = Path(__file__).parents[2] / "dags"
 
 @pytest.fixture
 def dags(world: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that loads a Dag of the folder by its id; ``legacy`` is the connection ``old`` of ``world``."""
+    """Return a function that loads a Dag of the folder by its id; ``legacy`` and ``shop`` are ``old`` and ``new`` of ``world``."""
     import os
 
     from airflow.dag_processing.dagbag import DagBag
 
     monkeypatch.setenv("AIRFLOW_CONN_LEGACY", os.environ["AIRFLOW_CONN_OLD"])
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", os.environ["AIRFLOW_CONN_NEW"])
 
     def load(dag_id: str) -> Any:
         bag = DagBag(dag_folder=str(DAGS / f"{dag_id}.py"), bundle_name="dags-folder")
@@ -50,7 +51,24 @@ def test_thresholds_choose_a_branch(dags, world, lost, chosen, skipped):
     assert run.returned[("gate", -1)] == run.returned[("orders.merge", -1)]
 
 
+def test_nightly_changes_maps_over_changed_records_only(dags, world):
+    """The first night every record is new; the next one, one changed, and the others cost no task at all."""
+    rows = [(number, number, "x") for number in range(12)]
+    write_table(world / "new.db", rows)
+    first = run_dag(dags("nightly_changes"))
+    assert first.state == "success"
+    assert first.returned[("changed", -1)] == [[str(number)] for number in range(12)]
+    write_table(world / "new.db", [*rows[:7], (7, 70, "x"), *rows[8:]])
+    second = run_dag(dags("nightly_changes"))
+    assert second.returned[("changed", -1)] == [["7"]]
+    assert [key for key in second.states if key[0] == "index_again"] == [("index_again", 0)]
+
+
 def test_every_dag_is_run_here_and_is_short():
     """A new Dag needs a test above, and no Dag more than 40 lines."""
-    assert sorted(path.stem for path in DAGS.glob("*.py")) == ["after_migration", "thresholds_and_branch"]
+    assert sorted(path.stem for path in DAGS.glob("*.py")) == [
+        "after_migration",
+        "nightly_changes",
+        "thresholds_and_branch",
+    ]
     assert all(len(path.read_text().splitlines()) <= 40 for path in DAGS.glob("*.py"))
