@@ -490,7 +490,7 @@ def test_facts_of_a_side_fit_into_canonical_json(fact, document):
 def test_a_side_that_cannot_read_a_range_is_read_once_for_all_shards(order, cost, ruled):
     """Else 64 shards would read and sort the whole table 64 times."""
     types = typed(id="text", v="text")
-    rows = [(f"K{number}", "a") for number in range(30)]
+    rows = [(f"K{number:02}", "a") for number in range(30)]
     source = MemorySide(types, rows, order_of=order, cost=cost)
     members = {"rules": {"id": [{"normalize": ["casefold"]}]}} if ruled else {}
     outcome, _ = run(source, MemorySide(types, rows), shards=5, **members)
