@@ -92,10 +92,13 @@ def plan(
 ) -> Planned:
     """Cut the key space of both sides into shards and store one document for each.
 
-    Raises: LimitError (DELTA_LIMIT) beyond ``shards_max`` shards; every refusal of ``open_sides``.
+    A specification that gives rows or a count gets larger shards where it would have more than ``shards_max``.
+    Raises: LimitError (DELTA_LIMIT) for ``bounds`` or ``shards`` of more than that; every refusal of ``open_sides``.
     """
     with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
         ranges = plan_ranges(opened, count=shards)
+        if shards_max is not None and len(ranges) > shards_max and shards is None and spec.shard_bounds is None:
+            ranges = plan_ranges(opened, count=shards_max)  # a number to aim for, not bounds that somebody gave
         if shards_max is not None and len(ranges) > shards_max:
             raise LimitError(
                 f"the plan has {len(ranges)} shards, {shards_max} are possible here: plan larger ones"

@@ -74,7 +74,10 @@ def _postgres(connection: Any, spec: SideSpec) -> Side:
 
 
 def postgres_dsn(connection: Any) -> str:
-    """Return the ``key=value`` text for libpq of a connection, its extras among it."""
+    """Return the ``key=value`` text for libpq of a connection, its extras among it.
+
+    Raises: SpecValueError (DELTA_SPEC_VALUE) for an extra that libpq does not know, or that is a list or a map.
+    """
     from psycopg.conninfo import make_conninfo
 
     extra = connection.extra_dejson
@@ -82,8 +85,25 @@ def postgres_dsn(connection: Any) -> str:
     if extra.get("iam"):
         login, password, port = connection.get_hook().get_iam_token(connection)
     fields = {"host": connection.host, "port": port, "user": login, "password": password, "dbname": connection.schema}
-    fields |= {name: value for name, value in extra.items() if name not in POSTGRES_IGNORED}
+    fields |= {name: _postgres_extra(name, value) for name, value in extra.items() if name not in POSTGRES_IGNORED}
     return str(make_conninfo(**{name: str(value) for name, value in fields.items() if value not in (None, "")}))
+
+
+def _postgres_extra(name: str, value: Any) -> str | None:
+    """Return one extra of a connection as libpq takes it. Raises: SpecValueError naming one that it does not know."""
+    from psycopg.pq import Conninfo
+
+    if name not in {option.keyword.decode() for option in Conninfo.get_defaults()}:
+        raise SpecValueError(
+            f"the connection's extra {name!r} is no parameter of PostgreSQL's client.", where="conn_id"
+        )
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if not isinstance(value, int | float):
+        raise SpecValueError(f"the connection's extra {name!r} is neither a text nor a number.", where="conn_id")
+    return str(value)
 
 
 def _sqlite(connection: Any, spec: SideSpec) -> Side:
