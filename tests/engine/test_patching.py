@@ -577,7 +577,7 @@ def pair_of(bench: Bench) -> str:
 
 def blob_paths(bench: Bench) -> list[str]:
     """Return the paths of all blobs of the store."""
-    return [path for path in bench.store.list("blobs")]
+    return list(bench.store.list("blobs"))
 
 
 def test_the_body_of_a_ledger_is_the_same_for_every_try():

@@ -1,0 +1,142 @@
+"""kill -9 between any two statements of a patch or a rollback, then resume: same rows, same ledger bytes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import faults
+import patching
+import pytest
+from patching import Bench
+
+from airflow_delta_provider.adapters.writers.base import Writer
+from airflow_delta_provider.core import log
+from airflow_delta_provider.core.store.local import LocalStore
+from airflow_delta_provider.core.verify_store import verify_published
+
+ENGINES = ("sqlite", "postgresql", "mysql")
+POINTS_MAX = 400
+TICKED = ("begin", "commit", "rollback", "check_constraints", "execute", "_run", "fetched", "facts")
+"""Methods of a writer before and after which a process is killed: every statement runs in one of them."""
+SOURCE = [(1, "s1", 2), (2, "s2", 1), (3, "s3", 3), (6, "s6", 6)]
+TARGET = [(1, "t1", 1), (2, "t2", 2), (4, "t4", 4), (6, "t6", 6)]
+
+
+@pytest.fixture(params=ENGINES)
+def bench(request, tmp_path) -> Bench:
+    """Two tables that differ in every way, a unique value exchanged and one column left out."""
+    engine = request.param
+    uri = patching.file_uri(engine, tmp_path) if engine == "sqlite" else ""
+    if not uri:
+        uri = request.getfixturevalue("postgresql_database" if engine == "postgresql" else "mariadb_database")
+    made = Bench(engine, uri, LocalStore(tmp_path / "first"), columns={"exclude": ["note"]})
+    made.tables("id INTEGER PRIMARY KEY, v VARCHAR(9), pos INTEGER UNIQUE, note VARCHAR(9)")
+    refill(made)
+    return made
+
+
+def refill(bench: Bench) -> None:
+    """Put both tables back to where the test begins."""
+    bench.sql("DELETE FROM t_source", "DELETE FROM t_target")
+    bench.fill("source", [(*row, "") for row in SOURCE])
+    bench.fill("target", [(*row, f"n{row[0]}") for row in TARGET])
+
+
+def ticking(tick: Callable[[], None]) -> Callable[[Writer], Writer]:
+    """Return what makes a writer tick around its statements."""
+
+    def wrap(writer: Writer) -> Writer:
+        for name in TICKED:
+            plain = getattr(writer, name, None)
+            if plain is not None:
+                setattr(writer, name, _ticked(plain, tick))
+        return writer
+
+    return wrap
+
+
+def _ticked(plain: Callable[..., Any], tick: Callable[[], None]) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        tick()
+        found = plain(*arguments, **named)
+        tick()
+        return found
+
+    return call
+
+
+def run_until(act: Callable[[Bench], object], bench: Bench, ticks: int) -> bool:
+    """Run in a child that dies at the n-th tick; tell whether it died."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            count = faults.Countdown(ticks, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            store = bench.store
+            bench.store = faults.FaultyStore(store, count.tick) if bench.engine == "sqlite" else store
+            bench.wrap = ticking(count.tick)
+            act(bench)
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, status
+    return os.WIFSIGNALED(status)
+
+
+def fresh(bench: Bench, folder: Path) -> str:
+    """Begin again with the same tables and an empty store; return the manifest, which is always the same."""
+    refill(bench)
+    bench.store = LocalStore(folder)
+    return bench.compare()
+
+
+@pytest.mark.slow
+def test_a_patch_killed_anywhere_ends_in_the_same_rows_and_ledger(bench, tmp_path):
+    """A clean run is the measure; before the resume the table is as it was, or wholly patched."""
+    manifest = bench.compare()
+    clean = bench.apply(manifest)
+    rows, before = bench.rows(), [(*row, f"n{row[0]}") for row in TARGET]
+    ticks = 0
+    step = 1 if bench.engine != "sqlite" else 3
+    while True:
+        ticks += step
+        assert ticks < POINTS_MAX
+        assert fresh(bench, tmp_path / f"apply{ticks}") == manifest
+        died = run_until(lambda one: one.apply(manifest), bench, ticks)
+        assert bench.rows() in (before, rows)
+        resumed = bench.apply(manifest)
+        assert (resumed.ledger, resumed.checkpoint) == (clean.ledger, clean.checkpoint), ticks
+        assert bench.rows() == rows and resumed.proved
+        if not died:
+            break
+    entries = log.read_log(bench.store, log.pair_id_of("bench", "bench:source", "bench:target"))
+    assert [entry.kind for entry in entries].count("ledger") == 1
+    assert verify_published(bench.store, manifest)[0].findings == []
+
+
+@pytest.mark.slow
+def test_a_rollback_killed_anywhere_ends_in_the_old_rows(bench, tmp_path):
+    """The way back is as safe as the way there."""
+    manifest = bench.compare()
+    patched = bench.apply(manifest)
+    clean = bench.rollback(patched.patch_id)
+    before = [(*row, f"n{row[0]}") for row in TARGET]
+    assert bench.rows() == before
+    ticks = 0
+    step = 2 if bench.engine != "sqlite" else 5
+    while True:
+        ticks += step
+        assert ticks < POINTS_MAX
+        fresh(bench, tmp_path / f"back{ticks}")
+        bench.apply(manifest)
+        died = run_until(lambda one: one.rollback(patched.patch_id), bench, ticks)
+        resumed = bench.rollback(patched.patch_id)
+        assert (resumed.ledger, resumed.converged) == (clean.ledger, manifest), ticks
+        assert bench.rows() == before
+        if not died:
+            break
