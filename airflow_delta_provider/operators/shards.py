@@ -17,6 +17,7 @@ from airflow_delta_provider.operators.common import (
     log_group,
     refusals_fail_without_retry,
     show_shard,
+    sign_with,
     spec_of,
 )
 
@@ -139,6 +140,7 @@ class MergeManifestOperator(DeltaOperator):
     :param shards: digests of all planned shards (templated).
     :param parts: digests of their sub-manifests, in any order (templated).
     :param signer_conn_id: connection of type ``delta_signer``; without it the manifest is not signed (templated).
+    :param outlets: assets of this manifest, see ``assets.manifest_asset``: their events carry digest, verdict and counts.
     :param on_rerun: what a rerun of the same task run does where it computes another manifest than was published:
         ``reuse`` (that one stands), ``recompute`` (the new one is logged as well) or ``refuse``.
     :return: the manifest id.
@@ -181,11 +183,12 @@ class MergeManifestOperator(DeltaOperator):
                 parts,
                 self.work(context),
                 slot_hex=run_slot(ti.dag_id, ti.run_id, ti.task_id, ti.map_index),
-                sign=self._sign(),
+                sign=sign_with(self.signer_conn_id),
                 on_rerun=self.on_rerun,
                 facts={"airflow": {**run, "try_number": ti.try_number}},
             )
             self.manifest = published.manifest
+            self._tell_assets(context)
             if published.receipt is None:
                 self.log.info("An earlier try had published manifest %s", published.manifest)
             elif published.receipt.reused:
@@ -195,13 +198,27 @@ class MergeManifestOperator(DeltaOperator):
                 self.log.info("Manifest %s, log entry %d", published.manifest, published.receipt.seq)
         return published.manifest
 
-    def _sign(self) -> Any:
-        if not self.signer_conn_id:
-            return None
-        from airflow_delta_provider.core.signing import envelope_signer
-        from airflow_delta_provider.hooks.signer import DeltaSignerHook
+    def _tell_assets(self, context: Context) -> None:
+        """Let the events of this task's assets carry digest, verdict and counts."""
+        if not self.outlets:
+            return
+        from airflow_delta_provider._compat import Asset
+        from airflow_delta_provider.assets import event_of
+        from airflow_delta_provider.engine.thresholds import read_measured
+        from airflow_delta_provider.hooks.store import DeltaStoreHook
 
-        return envelope_signer(DeltaSignerHook(self.signer_conn_id).get_conn())
+        manifest_id = str(self.manifest)
+        store = DeltaStoreHook(self.store_conn_id).get_conn()
+        event = event_of(manifest_id, read_measured(store, manifest_id).manifest)
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra.update(event)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Return what lineage is told of the manifest: both sides, assertions on the target, the manifest; no values."""
+        from airflow_delta_provider.lineage import lineage_of
+
+        return lineage_of(self.manifest, self.store_conn_id, digests(self.shards), task_instance)
 
 
 def digests(given: Sequence[str] | str | None) -> list[str]:

@@ -1,0 +1,1 @@
+"""Telling people of a manifest, over whatever channel Airflow has."""
