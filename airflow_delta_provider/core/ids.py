@@ -141,8 +141,3 @@ def check_patch_rule(rule: str, column: str | None, side: str) -> None:
 def rollback_id(patch: str, ledger: str) -> str:
     """Return the id of the rollback of a patch: ``patch`` is the patch id, ``ledger`` the SHA of its ledger header."""
     return sha256_hex(b"delta-rollback/v1\x00" + lp(digest_bytes(patch)) + lp(digest_bytes(ledger)))
-
-
-def run_slot(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
-    """Return the name of the ``run`` slot of one logical task run."""
-    return sha256_hex(lp(dag_id) + lp(run_id) + lp(task_id) + lp(str(map_index)))

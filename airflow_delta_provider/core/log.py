@@ -1,11 +1,14 @@
 """The log of a pair: dense, numbered, hash-chained entries that make published artifacts visible."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta_provider.core import jsonc
+from airflow_delta_provider.core.documents import pair as pair_document
 from airflow_delta_provider.core.errors import (
     DeltaError,
     LogChainError,
@@ -23,6 +26,15 @@ KINDS = ("manifest", "envelope", "sidecar", "generation", "checkpoint", "ledger"
 ENTRY_BYTES_MAX = 512
 PAIR_BYTES_MAX = 8192
 APPEND_ATTEMPTS_MAX = 10_000
+LOOK_BACK_MAX = 4096
+READERS_MAX = 16
+READERS_FROM = 4
+SPAN_MAX = 256
+AT_ONCE_FROM = 32
+PROBES_AT_ONCE = 8
+
+pair_id_of = pair_document.pair_id
+"""The id of a pair by name, source and target: the name of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,36 +92,55 @@ def read_entry(store: Store, pair_id: str, seq: int) -> Entry:
     return parse_entry(store.read(layout.log_path(pair_id, seq), ENTRY_BYTES_MAX), seq)
 
 
-def head(store: Store, pair_id: str) -> Entry | None:
+def head(store: Store, pair_id: str, known: Entry | None = None) -> Entry | None:
     """Return the newest entry, or None where the log is empty, in O(log n) reads and without listing.
 
-    Shape: doubling finds a number that is free, bisection the last one before it that is taken.
+    Shape: doubling finds a number that is free, narrowing the last one before it that is taken. The first doublings go
+    one by one; in a long log several numbers are asked for at once, so that a million entries take ten round trips.
+    ``known`` is an entry that the caller has seen: the search starts there.
     """
-    found: Entry | None = None
-    free = 0
-    while (entry := _read_if_there(store, pair_id, free)) is not None:
-        found, free = entry, 2 * free + 1
-    while found is not None and free - found.seq > 1:
-        middle = (found.seq + free) // 2
-        entry = _read_if_there(store, pair_id, middle)
-        if entry is None:
-            free = middle
-        else:
-            found = entry
+    found = known or _read_if_there(store, pair_id, 0)
+    if found is None:
+        return None
+    free = None
+    step = 1
+    while free is None:
+        count = 1 if step < AT_ONCE_FROM else PROBES_AT_ONCE
+        probes = [found.seq + step * 2**power for power in range(count)]
+        found, free = _narrowed(store, pair_id, probes, found)
+        step *= 2**count
+    while free - found.seq > 1:
+        gap = free - found.seq
+        count = 1 if gap <= AT_ONCE_FROM else PROBES_AT_ONCE
+        probes = sorted({found.seq + gap * part // (count + 1) or 1 for part in range(1, count + 1)})
+        found, below = _narrowed(store, pair_id, [probe for probe in probes if found.seq < probe < free], found)
+        free = free if below is None else below
     return found
 
 
-def append(store: Store, pair_id: str, kind: str, ref: str) -> Entry:
+def _narrowed(store: Store, pair_id: str, probes: Sequence[int], found: Entry) -> tuple[Entry, int | None]:
+    """Return the last entry that is there before the first that is not, and the number of that one, if any."""
+    for seq, entry in zip(probes, _read_many(store, pair_id, probes), strict=True):
+        if entry is None:
+            return found, seq
+        found = entry
+    return found, None
+
+
+def append(store: Store, pair_id: str, kind: str, ref: str, after: Entry | None = None) -> Entry:
     """Make ``ref`` visible: add an entry after everything that it refers to is stored.
 
-    Where the newest entry of this kind has this ``ref`` already, that one is returned and nothing is added.
-    Parallel writers take turns by conditional create: no gap, no fork.
+    Where the newest entry of this kind has this ``ref`` already, that one is returned and nothing is added. It is
+    looked for among the newest ``LOOK_BACK_MAX`` entries: what a crashed try has logged is never older.
+    Parallel writers take turns by conditional create: no gap, no fork. ``after`` is an entry that the caller has just
+    seen, so that the head is near.
     """
     if kind not in KINDS:
         raise LogChainError(f"{kind!r} is no kind of log entry.")
     layout.checked_digest(ref)
-    newest = head(store, pair_id)
-    same_kind = next((entry for entry in walk_back(store, pair_id, newest) if entry.kind == kind), None)
+    newest = head(store, pair_id, after)
+    near = itertools.islice(walk_back(store, pair_id, newest), LOOK_BACK_MAX)
+    same_kind = next((entry for entry in near if entry.kind == kind), None)
     if same_kind is not None and same_kind.ref == ref:
         return same_kind
     for _ in range(APPEND_ATTEMPTS_MAX):
@@ -127,13 +158,17 @@ def walk_back(store: Store, pair_id: str, newest: Entry | None) -> Iterator[Entr
 
     Raises: LogGapError (DELTA_LOG_GAP), LogChainError (DELTA_LOG_CHAIN).
     """
-    while newest is not None:
-        yield newest
-        if newest.seq == 0:
-            return
-        older = _demand(store, pair_id, newest.seq - 1)
-        _linked(newest, older)
-        newest = older
+    if newest is None:
+        return
+    yield newest
+    span = 1
+    while newest.seq > 0:
+        seqs = range(newest.seq - 1, max(-1, newest.seq - 1 - span), -1)
+        for seq, older in zip(seqs, _read_many(store, pair_id, seqs), strict=True):
+            _linked(newest, _there(pair_id, seq, older))
+            newest = _there(pair_id, seq, older)
+            yield newest
+        span = min(2 * span, SPAN_MAX)
 
 
 def read_log(store: Store, pair_id: str, listed: bool = False) -> list[Entry]:
@@ -144,8 +179,11 @@ def read_log(store: Store, pair_id: str, listed: bool = False) -> list[Entry]:
     """
     newest = head(store, pair_id)
     entries: list[Entry] = []
-    for seq in range(newest.seq + 1 if newest else 0):
-        entries.append(_linked(_demand(store, pair_id, seq), entries[-1] if entries else None))
+    size = newest.seq + 1 if newest else 0
+    for start in range(0, size, SPAN_MAX):
+        seqs = range(start, min(size, start + SPAN_MAX))
+        for seq, entry in zip(seqs, _read_many(store, pair_id, seqs), strict=True):
+            entries.append(_linked(_there(pair_id, seq, entry), entries[-1] if entries else None))
     if listed:
         _refuse_beyond(store, pair_id, len(entries))
     return entries
@@ -153,22 +191,11 @@ def read_log(store: Store, pair_id: str, listed: bool = False) -> list[Entry]:
 
 def register_pair(store: Store, name: str, source: str, target: str) -> str:
     """Store which pair a log is about, once, and return the pair id, 32 hex digits."""
-    data = pair_bytes(name, source, target)
-    pair_id = hashlib.sha256(data).hexdigest()[:32]
+    data, pair_id = pair_document.pair_bytes(name, source, target), pair_id_of(name, source, target)
     path = layout.pair_path(pair_id)
     if not store.create(path, data) and store.read(path, PAIR_BYTES_MAX) != data:
         raise StoreConflictError(f"{store.uri} holds other bytes under {path}.", where=path)
     return pair_id
-
-
-def pair_bytes(name: str, source: str, target: str) -> bytes:
-    """Return the bytes of ``pair.json``; the first 32 hex digits of their SHA-256 are the pair id."""
-    return jsonc.dumps({"name": name, "source": source, "target": target})
-
-
-def pair_id_of(name: str, source: str, target: str) -> str:
-    """Return the id of a pair, 32 hex digits."""
-    return hashlib.sha256(pair_bytes(name, source, target)).hexdigest()[:32]
 
 
 def read_pair(store: Store, pair_id: str) -> dict[str, str]:
@@ -210,8 +237,15 @@ def _read_if_there(store: Store, pair_id: str, seq: int) -> Entry | None:
         return None
 
 
-def _demand(store: Store, pair_id: str, seq: int) -> Entry:
-    entry = _read_if_there(store, pair_id, seq)
+def _read_many(store: Store, pair_id: str, seqs: Sequence[int]) -> list[Entry | None]:
+    """Return entries by number, None where there is none; more than a few are read at once."""
+    if len(seqs) <= READERS_FROM:
+        return [_read_if_there(store, pair_id, seq) for seq in seqs]
+    with ThreadPoolExecutor(min(READERS_MAX, len(seqs))) as readers:
+        return list(readers.map(lambda seq: _read_if_there(store, pair_id, seq), seqs))
+
+
+def _there(pair_id: str, seq: int, entry: Entry | None) -> Entry:
     if entry is None:
         raise LogGapError(f"Log {pair_id} has no entry {seq}, but later ones.", where=str(seq))
     return entry

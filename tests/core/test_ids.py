@@ -95,9 +95,3 @@ def test_a_rollback_is_named_by_patch_and_ledger():
         b"delta-rollback/v1\x00\x00\x00\x00\x20" + b"\x11" * 32 + b"\x00\x00\x00\x20" + b"\x22" * 32
     )
     assert ids.rollback_id("11" * 32, "22" * 32) == expected
-
-
-def test_a_run_slot_joins_no_texts():
-    """Task ids with the same letters cut elsewhere are other slots."""
-    assert ids.run_slot("ab", "c", "t", -1) != ids.run_slot("a", "bc", "t", -1)
-    assert ids.run_slot("d", "r", "t", -1) == ids.sha256_hex(b"\0\0\0\1d\0\0\0\1r\0\0\0\1t\0\0\0\2-1")

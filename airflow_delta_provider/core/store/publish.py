@@ -160,11 +160,11 @@ def _reuse(
 
 def _make_visible(store: Store, pair_id: str, manifest_id: str, envelope: str | None, facts: Mapping[str, Any]) -> int:
     """Log the envelope, the sidecar and, last, the manifest; return the number of its entry."""
-    sidecar = _put_sidecar(store, manifest_id, facts)
+    entry, sidecar = None, _put_sidecar(store, manifest_id, facts)
     if envelope:
-        log.append(store, pair_id, "envelope", envelope)
-    log.append(store, pair_id, "sidecar", sidecar)
-    return log.append(store, pair_id, "manifest", manifest_id).seq
+        entry = log.append(store, pair_id, "envelope", envelope)
+    entry = log.append(store, pair_id, "sidecar", sidecar, after=entry)
+    return log.append(store, pair_id, "manifest", manifest_id, after=entry).seq
 
 
 def _put_sidecar(store: Store, manifest_id: str, facts: Mapping[str, Any]) -> str:
