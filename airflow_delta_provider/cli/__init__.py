@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -36,6 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def entry_point() -> None:
     """Run as the installed command. A defect of ours exits with 3: 1 would say that there are discrepancies."""
+    from airflow_delta_provider.engine.light import keep_pandas_out
+
+    keep_pandas_out()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that sides close and servers stop
     try:
         code = main()
     except Exception:  # noqa: BLE001 - Python itself would exit with 1 after the same traceback

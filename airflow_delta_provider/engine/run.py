@@ -7,12 +7,10 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -27,6 +25,7 @@ from airflow_delta_provider.core.spec import Spec, parse_spec
 from airflow_delta_provider.core.store.publish import Publication, Receipt, Sign, publish
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.submanifest import build_sub_manifest
+from airflow_delta_provider.engine.light import keep_pandas_out, pandas_kept_out
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
 from airflow_delta_provider.engine.planning import SIDES, WORKER_ROWS_MIN, plan_ranges
 from airflow_delta_provider.engine.recheck import compare_settled, settled_form
@@ -78,6 +77,7 @@ class _Job:
     deadline: float | None
     spilled: Mapping[str, Path]
     hmac_key: HmacKey | None
+    light: bool = False
 
 
 def reconcile(
@@ -107,7 +107,8 @@ def reconcile(
             scanned = [name for name in SIDES if opened.range_cost(name) is RangeCost.SCAN]
             watch = partial(_check_time, deadline, spec)
             spilled = {name: spill_side(opened, name, folder, watch=watch) for name in scanned}
-        job = _Job(spec.form, opened.shared.identity, folder, deadline, spilled, opened.comparison.hmac_key)
+        key = opened.comparison.hmac_key
+        job = _Job(spec.form, opened.shared.identity, folder, deadline, spilled, key, pandas_kept_out())
         rows = max(opened.side(name).estimate_rows() or 0 for name in SIDES)
         workers = min(workers, len(ranges), 1 + rows // WORKER_ROWS_MIN)
         results = _compare_all(opened, ranges, job, open_side, workers, progress)
@@ -156,7 +157,9 @@ def _compare_all(
         records = sum(one.facts["records"] for one in results)
         limit = opened.spec.limits.max_discrepancies
         if limit is not None and records > limit:
-            raise RecordLimitError(f"more than {limit} records differ.", where="limits.max_discrepancies")
+            raise RecordLimitError(
+                f"more than {limit} records differ; {records} had been counted.", where="limits.max_discrepancies"
+            )
     return results
 
 
@@ -173,6 +176,9 @@ def _shard_results(
         for number, key_range in enumerate(ranges):
             yield _run_shard(opened, number, key_range, job, open_side, tell)
         return
+    from concurrent.futures import ProcessPoolExecutor  # not where one process does it all: 40 modules more
+    from multiprocessing import get_context
+
     context = get_context("spawn")
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(job, open_side)) as pool:
         futures = [pool.submit(_run_in_worker, number, key_range) for number, key_range in enumerate(ranges)]
@@ -187,6 +193,8 @@ _WORKER: dict[str, Any] = {}
 
 
 def _start_worker(job: _Job, open_side: OpenSide) -> None:
+    if job.light:
+        keep_pandas_out()
     _WORKER.update(job=job, open_side=open_side)
 
 
