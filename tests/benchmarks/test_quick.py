@@ -1,0 +1,54 @@
+"""The benchmarks run, and every answer in them is right; no time is held to anything."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import servers
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def bench(*options):
+    """Run the benchmarks over small tables; return exit code and output."""
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--rows", "3000", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_quick_form_measures_files_and_finds_what_was_damaged():
+    """A benchmark of wrong answers measures nothing, and one that does not run is found on the day it is needed."""
+    code, text = bench("--only", "parquet pair")
+    assert code == 0, text
+    assert "parquet pair, 3,000 rows, composite key, 0.1% different" in text
+    assert "5 cases, 0 wrong or failed" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "server"),
+    [("postgresql pair", "postgresql"), ("mysql pair", "mariadb"), ("postgresql to mysql", "mariadb")],
+)
+def test_the_quick_form_measures_databases(name, server):
+    """Tables are loaded, read by the product and by the limit, and both servers are gone afterwards."""
+    servers.require("postgresql")
+    servers.require(server)
+    code, text = bench("--only", name)
+    assert code == 0, text
+    assert " 0 wrong or failed" in text
+
+
+def test_the_damage_that_is_counted_is_the_damage_that_is_done():
+    """The counts that every answer is held to are taken from the generator: they are checked by hand once."""
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.data import Shape, chunks
+
+    ((source, target, counts),) = chunks(Shape(1000, rate=0.1))
+    here, there = source["id"].to_pylist(), target["id"].to_pylist()
+    mine = dict(zip(here, source["b"].to_pylist(), strict=True))
+    other = dict(zip(there, target["b"].to_pylist(), strict=True))
+    assert len(set(there) - set(here)) == counts.added > 30
+    assert len(set(here) - set(there)) == counts.dropped > 30
+    assert sum(mine[key] != other[key] for key in mine.keys() & other.keys()) == counts.value_diverged > 60
