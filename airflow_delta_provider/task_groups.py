@@ -8,6 +8,7 @@ from typing import Any
 from airflow_delta_provider._compat import TaskGroup, XComArg, task_group
 from airflow_delta_provider.operators.common import STORE_CONN_ID
 from airflow_delta_provider.operators.manifests import VerifyManifestOperator
+from airflow_delta_provider.operators.patches import CONVERGED_KEY, ApplyPatchOperator, PlanPatchOperator
 from airflow_delta_provider.operators.shards import (
     BuildSubManifestOperator,
     CompareShardOperator,
@@ -145,4 +146,50 @@ def sweep(
             group.manifest = VerifyManifestOperator(
                 task_id="verify", manifest=merge.output, store_conn_id=store_conn_id, trust=trust
             ).output
+    return group
+
+
+class Repair(TaskGroup):
+    """The task group of a comparison and its patch; ``manifest``, ``patch`` and ``converged`` are digests."""
+
+    manifest: XComArg
+    patch: XComArg
+    converged: XComArg
+
+
+def reconcile_and_patch(
+    spec: Mapping[str, Any] | str,
+    *,
+    group_id: str = "repair",
+    store_conn_id: str = STORE_CONN_ID,
+    reconcile_args: Mapping[str, Any] | None = None,
+    patch_args: Mapping[str, Any] | None = None,
+    approval_args: Mapping[str, Any] | None = None,
+    default_args: Mapping[str, Any] | None = None,
+) -> Repair:
+    """Return a task group that compares, plans a patch, asks a person, and applies it. Call it inside a Dag.
+
+    The group holds the group ``reconcile`` and the tasks ``plan``, ``approve`` (Airflow's own approval: see "Required
+    Actions") and ``apply``. A rejection skips ``apply``.
+
+    :param spec: as of `PlanShardsOperator`.
+    :param reconcile_args: more arguments of `reconcile`, such as ``shards`` and ``signer_conn_id``.
+    :param patch_args: arguments of `PlanPatchOperator` and `ApplyPatchOperator`, such as ``rule`` and ``max_share``.
+    :param approval_args: arguments of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``.
+    :param default_args: as of a task group.
+    """
+    from airflow_delta_provider.operators.approvals import ApprovePatchOperator
+
+    group = Repair(group_id=group_id, default_args=dict(default_args or {}))
+    with group:
+        compared = reconcile(spec, store_conn_id=store_conn_id, **(reconcile_args or {}))
+        shared: dict[str, Any] = {"manifest": compared.manifest, "spec": spec, "store_conn_id": store_conn_id}
+        shared |= patch_args or {}
+        plan = PlanPatchOperator(task_id="plan", **shared)
+        named: dict[str, Any] = {"plan": plan.output, "plan_task_id": plan.task_id}
+        asked = {"subject": "Apply this patch?", **(approval_args or {})}
+        approve = ApprovePatchOperator(task_id="approve", store_conn_id=store_conn_id, **named, **asked)
+        patch = ApplyPatchOperator(task_id="apply", approval=approve.output, **named, **shared)
+        approve >> patch
+        group.manifest, group.patch, group.converged = compared.manifest, patch.output, patch.output[CONVERGED_KEY]
     return group

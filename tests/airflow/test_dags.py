@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +66,22 @@ def test_nightly_changes_maps_over_changed_records_only(dags, world):
     assert [key for key in second.states if key[0] == "index_again"] == [("index_again", 0)]
 
 
+def test_approve_then_patch_makes_the_tables_equal(dags, world):
+    """The approval is taken as given; what follows applies the plan and proves it."""
+    run = run_dag(dags("approve_then_patch"), mark_success_pattern=r"orders\.approve")
+    assert run.state == "success"
+    with contextlib.closing(sqlite3.connect(world / "new.db")) as connection:
+        connection.execute("ATTACH ? AS old", (str(world / "old.db"),))
+        differ = "SELECT * FROM orders EXCEPT SELECT * FROM old.orders"
+        assert connection.execute(differ).fetchall() == []
+        assert connection.execute("SELECT count(*) FROM orders").fetchone() == (90,)
+
+
 def test_every_dag_is_run_here_and_is_short():
     """A new Dag needs a test above, and no Dag more than 40 lines."""
     assert sorted(path.stem for path in DAGS.glob("*.py")) == [
         "after_migration",
+        "approve_then_patch",
         "nightly_changes",
         "thresholds_and_branch",
     ]
