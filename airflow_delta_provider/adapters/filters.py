@@ -69,13 +69,13 @@ class Filter:
 
 
 def parse_filter(text: str, dialect: str, columns: Iterable[Column]) -> Filter:
-    """Parse a filter in a SQL dialect (``postgresql``, ``mysql``, ``sqlite``, ``duckdb``; files use ``duckdb``).
+    """Parse a filter in a SQL dialect, by the kind of a side; files use ``duckdb``.
 
     A name in quotes is a column's exact name; without quotes case may differ where only one column fits.
     Raises: FilterError, naming what is refused or unknown.
     """
     known = {column.name: column for column in columns}
-    grammar = {"postgresql": "postgres", "mariadb": "mysql"}.get(dialect, dialect)
+    grammar = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}.get(dialect, dialect)
 
     def find(name: str, quoted: bool) -> str:
         if name in known:

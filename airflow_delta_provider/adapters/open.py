@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,22 @@ def _mysql(uri: str) -> Engine:
     return dialect, import_module("airflow_delta_provider.adapters.dialects.mysql_connect").connector(uri)
 
 
+ROW_ENGINES = {
+    "mssql": "MssqlDialect",
+    "oracle": "OracleDialect",
+    "snowflake": "SnowflakeDialect",
+    "bigquery": "BigqueryDialect",
+    "trino": "TrinoDialect",
+}
+"""Engines that are read row by row through SQLAlchemy; tested against recorded SQL only."""
+
+
+def _rowwise(kind: str, uri: str) -> Engine:
+    _need("sqlalchemy", kind, "sqlalchemy")
+    dialect = getattr(import_module(f"airflow_delta_provider.adapters.dialects.{kind}"), ROW_ENGINES[kind])()
+    return dialect, import_module("airflow_delta_provider.adapters.dialects.rowwise_connect").connector(kind, uri)
+
+
 ENGINES: dict[str, Callable[[str], Engine]] = {
     "sqlite": _sqlite,
     "duckdb": _duckdb,
@@ -55,6 +72,7 @@ ENGINES: dict[str, Callable[[str], Engine]] = {
     "postgres": _postgresql,
     "mysql": _mysql,
     "mariadb": _mysql,
+    **{kind: partial(_rowwise, kind) for kind in ROW_ENGINES},
 }
 """One line a scheme: what turns an address into a dialect and a function that connects."""
 
@@ -94,6 +112,22 @@ def open_connection(kind: str, connect: Connect, *, table: str | None = None, qu
     if kind not in ENGINES:
         raise SideSchemeError(f"No adapter reads {kind}; {_known()}.")
     dialect, _ = ENGINES[kind](f"{kind}:///:memory:")
+    return sql_side(dialect, connect, table=table, query=query)
+
+
+def open_sqlalchemy(engine: Any, *, table: str | None = None, query: str | None = None) -> SqlSide:
+    """Open a table or query of an SQLAlchemy engine that somebody else made, such as an Airflow hook.
+
+    Engines that have a reader of their own here are opened by it, at the engine's address; the others are read row by row
+    over a connection of the engine, which stays the caller's.
+    Raises: SideSchemeError, SpecFieldError.
+    """
+    kind = str(engine.dialect.name)
+    if kind not in ENGINES:
+        raise SideSchemeError(f"No adapter reads {kind}; {_known()}.")
+    dialect, connect = ENGINES[kind](engine.url.render_as_string(hide_password=False))
+    if kind in ROW_ENGINES:
+        connect = import_module("airflow_delta_provider.adapters.dialects.rowwise_connect").over(kind, engine)
     return sql_side(dialect, connect, table=table, query=query)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from airflow_delta_provider.adapters.dialects.base import ALIAS, Dialect, ReadColumn, Relation
+from airflow_delta_provider.adapters.dialects.base import Dialect, ReadColumn, Relation
 from airflow_delta_provider.adapters.dialects.statement import Statement, joined, sql
 from airflow_delta_provider.adapters.ranges import range_predicate, sortable
 from airflow_delta_provider.adapters.side import KEEP_COLUMN, SAMPLE_ROWS, Column, Order, RangeCost, Request, Side
@@ -108,6 +109,9 @@ class SqlSide:
 
         The carrier of a text column may change from string to binary in a batch that holds invalid Unicode.
         """
+        if request.filter is not None and self._dialect.local_filters:
+            yield from self._filtered_here(request)
+            return
         relation = self._opened()
         columns = self._readable(request.columns)
         names = list(request.columns)
@@ -121,6 +125,15 @@ class SqlSide:
             batches = self._dialect.fetch(self._connection, statement, columns, request.batch_rows, request.batch_bytes)
             for arrays in batches:
                 yield pa.RecordBatch.from_arrays(arrays, names)
+
+    def _filtered_here(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Read what the filter uses too, and evaluate it over each batch."""
+        names = tuple(dict.fromkeys((*request.columns, *request.filter.columns)))
+        kinds = {each.column.name: each.column.type for each in self._readable(names)}
+        for batch in self.read(replace(request, columns=names, filter=None)):
+            keep = request.filter.evaluate(batch, kinds)
+            arrays = [batch.column(name) for name in request.columns]
+            yield pa.RecordBatch.from_arrays([*arrays, keep], [*request.columns, KEEP_COLUMN])
 
     def sample(self, key: tuple[str, ...], rows: int = SAMPLE_ROWS) -> pa.Table:
         """Return up to about ``rows`` key rows from all over the relation, unsorted."""
@@ -166,7 +179,7 @@ class SqlSide:
 
     def _select(self, relation: Relation, terms: list[Statement], request: Request) -> Statement:
         named = joined(", ", (sql(term, f" AS c{at}") for at, term in enumerate(terms)))
-        statement = sql("SELECT ", named, f" FROM {relation.source} AS {ALIAS}")
+        statement = sql("SELECT ", named, f" FROM {self._dialect.aliased(relation.source)}")
         key = self._picked(request.key)
         predicate = range_predicate(self._dialect, key, request.key_types, request.lower, request.upper)
         if predicate is not None:

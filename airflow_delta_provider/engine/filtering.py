@@ -8,7 +8,7 @@ from airflow_delta_provider.adapters.filters import Filter, parse_filter
 from airflow_delta_provider.adapters.side import Side
 from airflow_delta_provider.core.spec import Spec
 
-DATABASES = ("postgresql", "mysql", "mariadb", "sqlite", "duckdb")
+DATABASES = ("postgresql", "mysql", "mariadb", "sqlite", "duckdb", "mssql", "oracle", "snowflake", "bigquery", "trino")
 
 
 def filters_of(spec: Spec, source: Side, target: Side, partner: dict[str, str]) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def _file(connection: Any, spec: SideSpec) -> str:
 
 def _hook_address(connection: Any, conn_id: str) -> str:
     """Return the address that a connection's hook gives, if it is of an engine that our adapters read."""
-    from airflow_delta_provider.adapters.open import ENGINES
+    from airflow_delta_provider.adapters.open import ENGINES, ROW_ENGINES
 
     known = f"connection {conn_id} has type {connection.conn_type}; read are {', '.join(sorted(OPENERS))}"
     if connection.conn_type == "generic":
@@ -169,6 +169,8 @@ def _hook_address(connection: Any, conn_id: str) -> str:
     engine = "" if url is None else str(url.get_backend_name())
     if url is None or engine not in ENGINES:
         raise SideSchemeError(f"{known}, and hooks that give an SQLAlchemy URL of one of these.", where="conn_id")
+    if engine in ROW_ENGINES:
+        return str(url.render_as_string(hide_password=False))
     return f"{engine}://" + str(url.render_as_string(hide_password=False)).partition("://")[2]
 
 

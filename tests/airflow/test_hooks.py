@@ -225,7 +225,7 @@ def test_another_hook_is_taken_by_the_address_that_it_gives(connect, monkeypatch
 
     monkeypatch.setattr(Connection, "get_hook", lambda self, **options: Hook())
     assert [column.name for column in side().columns] == ["id"]
-    Hook.sqlalchemy_url = make_url("oracle://me@host/db")
+    Hook.sqlalchemy_url = make_url("firebird://me@host/db")
     with pytest.raises(
         SideSchemeError, match="connection it has type our_vault; read are duckdb, mysql, postgres, sqlite"
     ):

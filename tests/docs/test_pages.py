@@ -171,6 +171,11 @@ def test_mariadb_reads_its_types_as_the_page_says(mariadb_database):
         assert kinds_of(side) == [kind for kind, _ in types]
 
 
+def test_the_types_of_row_engines_are_those_of_their_dialects():
+    """The table is generated: after a change, python tests/docs/engine_types.py."""
+    assert page("engines.md") == load("engine_types").page(page("engines.md"))
+
+
 def test_every_dependency_has_its_line_and_every_line_its_dependency():
     """A dependency that nobody argued for is a risk that nobody took on purpose."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

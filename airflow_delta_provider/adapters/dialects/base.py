@@ -95,6 +95,8 @@ class Dialect(Spelling, ABC):
     parser: str
     """Name of the SQL dialect for the filter's parser and writer."""
     paramstyle: str = "qmark"
+    local_filters: bool = False
+    """True where filters are evaluated here, over the batches."""
 
     @abstractmethod
     def driver_errors(self) -> tuple[type[BaseException], ...]:

@@ -23,6 +23,10 @@ class Spelling:
         """Write any identifier so that the engine reads exactly it."""
         return '"' + name.replace('"', '""') + '"'
 
+    def aliased(self, source: str) -> str:
+        """Write a FROM item under the name by which columns call it."""
+        return f"{source} AS {ALIAS}"
+
     def field(self, name: str) -> str:
         """Write a column of the relation that a statement reads."""
         return f"{ALIAS}.{self.quote(name)}"
