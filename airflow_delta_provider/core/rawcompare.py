@@ -76,7 +76,10 @@ class RawWriter:
         """Add records that follow those added before."""
         self.records += len(records)
         if self._records_max is not None and self.records > self._records_max:
-            raise RecordLimitError(f"more than {self._records_max} records differ.", where="limits.max_discrepancies")
+            raise RecordLimitError(
+                f"more than {self._records_max} records differ; {self.records} had been counted.",
+                where="limits.max_discrepancies",
+            )
         for record in records:
             self._rows.append(record)
             self._held_bytes += len(record.sort_key) + len(record.source_value or b"") + len(record.target_value or b"")

@@ -28,8 +28,10 @@ from airflow_delta_provider.core.submanifest import build_sub_manifest
 from airflow_delta_provider.engine.light import keep_pandas_out, pandas_kept_out
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
 from airflow_delta_provider.engine.planning import SIDES, WORKER_ROWS_MIN, plan_ranges
+from airflow_delta_provider.engine.profile import Stopwatch
 from airflow_delta_provider.engine.recheck import compare_settled, settled_form
 from airflow_delta_provider.engine.spilled import spill_side
+from airflow_delta_provider.engine.workers import results_of
 
 
 class RunProgress(Protocol):
@@ -43,13 +45,14 @@ class Outcome:
     """What a finished run published.
 
     ``manifest``, ``summary``: the documents, parsed. ``receipt``: the manifest id and its place in the log.
-    ``sidecar``: the volatile facts that were stored beside it.
+    ``sidecar``: the volatile facts that were stored beside it. ``profile``: milliseconds of each part of the run.
     """
 
     receipt: Receipt
     manifest: documents.Document
     summary: documents.Document
     sidecar: Mapping[str, Any]
+    profile: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -96,12 +99,14 @@ def reconcile(
     ``workers`` local processes share the shards (``open_side`` must be importable then). The manifest is the same for
     every ``shards`` and ``workers``. Raises: every refusal of the package; nothing is published then.
     """
-    started, clock = datetime.now(UTC), time.monotonic()
+    started, clock, parts = datetime.now(UTC), time.monotonic(), Stopwatch()
     deadline = None if spec.limits.max_seconds is None else clock + spec.limits.max_seconds
     with ExitStack() as stack:
         opened = stack.enter_context(open_sides(spec, open_side, hmac_key=hmac_key))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-run-")))
+        parts.lap("open")
         ranges = plan_ranges(opened, count=shards, workers=workers)
+        parts.lap("plan")
         spilled = {}
         if len(ranges) > 1:
             scanned = [name for name in SIDES if opened.range_cost(name) is RangeCost.SCAN]
@@ -111,9 +116,13 @@ def reconcile(
         job = _Job(spec.form, opened.shared.identity, folder, deadline, spilled, key, pandas_kept_out())
         rows = max(opened.side(name).estimate_rows() or 0 for name in SIDES)
         workers = min(workers, len(ranges), 1 + rows // WORKER_ROWS_MIN)
+        parts.lap("sort")
         results = _compare_all(opened, ranges, job, open_side, workers, progress)
+        parts.lap("shards")
+        parts.add([one.facts for one in results])
         merged, body = _merge(results, spec, folder)
-        sidecar = _sidecar(opened, started, clock, ranges, results, workers)
+        parts.lap("merge")
+        sidecar = {**_sidecar(opened, started, clock, ranges, results, workers), "profile": parts.form()}
         with closing(body.open("rb")) as file:
             receipt = publish(
                 store,
@@ -129,9 +138,9 @@ def reconcile(
                 ),
                 sign=sign,
             )
-        return Outcome(
-            receipt, documents.parse_manifest(merged.manifest), documents.parse_summary(merged.summary), sidecar
-        )
+        parts.lap("store")
+        manifest, summary = documents.parse_manifest(merged.manifest), documents.parse_summary(merged.summary)
+        return Outcome(receipt, manifest, summary, sidecar, parts.form())
 
 
 def _compare_all(
@@ -183,8 +192,7 @@ def _shard_results(
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(job, open_side)) as pool:
         futures = [pool.submit(_run_in_worker, number, key_range) for number, key_range in enumerate(ranges)]
         try:
-            for future in futures:
-                yield future.result()
+            yield from results_of(futures)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -238,10 +246,16 @@ def _run_shard(
         )
         raw.flush()
         raw.seek(0)
+        compared = time.monotonic()
         with body_path.open("wb") as body:
             sub = build_sub_manifest(raw, opened.shared, body, bytes_max=limits.max_bytes)
     raw_path.unlink()
-    facts["ms"] = round((time.monotonic() - clock) * 1000)
+    ended = time.monotonic()
+    facts |= {
+        "compare_ms": round((compared - clock) * 1000) - facts.get("read_ms", 0),
+        "encode_ms": round((ended - compared) * 1000),
+        "ms": round((ended - clock) * 1000),
+    }
     return _ShardResult(sub.manifest, sub.summary, body_path, facts)
 
 

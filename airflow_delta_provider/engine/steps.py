@@ -264,7 +264,8 @@ def _check_limits(the_plan: Plan, inputs: Sequence[_Part], clock: Clock) -> None
     records = sum(one.document["body"]["records"] for one in inputs)
     if limits.max_discrepancies is not None and records > limits.max_discrepancies:
         raise RecordLimitError(
-            f"more than {limits.max_discrepancies} records differ.", where="limits.max_discrepancies"
+            f"more than {limits.max_discrepancies} records differ; {records} had been counted.",
+            where="limits.max_discrepancies",
         )
     if limits.max_bytes is not None and sum(one.document["body"]["bytes"] for one in inputs) > limits.max_bytes:
         raise DiskLimitError(f"the body is larger than {limits.max_bytes} bytes.", where="limits.max_bytes")

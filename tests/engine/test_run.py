@@ -174,7 +174,7 @@ def test_more_records_than_the_limit_are_refused(shards):
     source, target = table(*((str(number), "a") for number in range(8))), table()
     limit = {"limits": {"max_discrepancies": 7}}
     message = refused(errors.RecordLimitError, source, target, shards=shards, **limit)
-    assert message == "more than 7 records differ."
+    assert message == "more than 7 records differ; 8 had been counted."
     outcome, _ = run(source, target, shards=shards, limits={"max_discrepancies": 8})
     assert outcome.records == 8
 
