@@ -16,6 +16,7 @@ from airflow_delta_provider.core.errors import (
     StoreReadError,
     StoreRetiredError,
     StoreWriteError,
+    WorkerLostError,
 )
 
 UNREADABLE = (
@@ -26,6 +27,7 @@ UNREADABLE = (
     StoreReadError,
     StoreRetiredError,
     StoreWriteError,
+    WorkerLostError,
 )
 """Refusals that mean: could not read or write."""
 PROGRESS_INTERVAL_S = 5.0

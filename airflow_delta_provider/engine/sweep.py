@@ -43,6 +43,7 @@ from airflow_delta_provider.engine.sweep_whole import (
     merge_swept,
     publication_of,
 )
+from airflow_delta_provider.engine.workers import results_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +223,7 @@ def _parts(
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(job, open_side)) as pool:
         futures = [pool.submit(_sweep_in_worker, number, key_range) for number, key_range in enumerate(ranges)]
         try:
-            for future in futures:
-                yield future.result()
+            yield from results_of(futures)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

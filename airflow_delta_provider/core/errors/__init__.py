@@ -118,6 +118,7 @@ from airflow_delta_provider.core.errors.inputs import (
     SpecKeyError,
     SpecSyntaxError,
     SpecValueError,
+    WorkerLostError,
 )
 
 __all__ = [
@@ -234,5 +235,6 @@ __all__ = [
     "ValueTextError",
     "ValueTypeError",
     "WallLimitError",
+    "WorkerLostError",
     "shown",
 ]

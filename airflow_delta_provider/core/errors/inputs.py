@@ -121,6 +121,14 @@ class SideNamesError(DeltaError):
     remedy: ClassVar[str] = "Use names: exact and map the columns one by one."
 
 
+class WorkerLostError(DeltaError):
+    """A local worker process ended before its shard did."""
+
+    code: ClassVar[str] = "DELTA_WORKER_LOST"
+    remedy: ClassVar[str] = "Nothing was published. Run again with fewer workers if memory ran out."
+    retryable: ClassVar[bool] = True
+
+
 class ConnectError(DeltaError):
     """A database or store cannot be reached."""
 
