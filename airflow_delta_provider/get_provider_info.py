@@ -28,7 +28,9 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             {
                 "integration-name": _NAME,
-                "python-modules": [f"{package}.operators.{name}" for name in ("shards", "manifests", "sweeps")],
+                "python-modules": [
+                    f"{package}.operators.{name}" for name in ("shards", "manifests", "sweeps", "patches")
+                ],
             }
         ],
         "hooks": [{"integration-name": _NAME, "python-modules": [f"{package}.hooks.store", f"{package}.hooks.signer"]}],

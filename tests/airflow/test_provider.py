@@ -15,7 +15,7 @@ import jsonschema
 from airflow_delta_provider.get_provider_info import get_provider_info
 
 MODULES = ("_compat", "assets", "hooks.keys", "hooks.migrations", "hooks.sides", "hooks.signer", "hooks.store", "lineage",
-           "links", "notifications.manifest", "operators.common", "operators.manifests", "operators.shards",
+           "links", "notifications.manifest", "operators.common", "operators.manifests", "hooks.writers", "operators.patches", "operators.sweeps", "operators.shards",
            "sensors.manifest", "sensors.migration", "task_groups", "triggers.manifest",
            "triggers.migration")  # fmt: skip
 HEAVY = ("airflow_delta_provider.engine", "cryptography", "duckdb", "fastapi", "numpy", "pandas", "psycopg", "pyarrow",
@@ -42,7 +42,7 @@ def test_the_provider_information_fits_the_schema_of_this_airflow():
 def test_every_path_in_the_provider_information_can_be_imported():
     """A hook that is named and cannot be imported takes its connection type out of the UI."""
     found = sorted(set(dotted(get_provider_info())))
-    assert len(found) == 17
+    assert len(found) == 18
     for path in found:
         try:
             importlib.import_module(path)
