@@ -15,7 +15,8 @@ import jsonschema
 from airflow_delta_provider.get_provider_info import get_provider_info
 
 MODULES = ("_compat", "assets", "hooks.keys", "hooks.migrations", "hooks.sides", "hooks.signer", "hooks.store", "lineage",
-           "links", "notifications.manifest", "operators.common", "operators.manifests", "hooks.writers", "operators.patches", "operators.sweeps", "operators.shards",
+           "links", "notifications.manifest", "operators.common", "operators.manifests", "operators.shards",
+           "hooks.writers", "operators.patches", "operators.sweeps",
            "sensors.manifest", "sensors.migration", "task_groups", "triggers.manifest",
            "triggers.migration")  # fmt: skip
 HEAVY = ("airflow_delta_provider.engine", "cryptography", "duckdb", "fastapi", "numpy", "pandas", "psycopg", "pyarrow",
