@@ -46,6 +46,8 @@ class Case:
         """Return the specification of the product's run; JSON is YAML."""
         sides = {"source": self.source.side, "target": self.target.side}
         form: dict[str, Any] = {"name": "benchmark", "key": list(self.source.key), **sides}
+        if (self.source.kind, self.target.kind) == ("postgresql", "mysql"):  # whose booleans are numbers
+            form["rules"] = {"i": [{"read_as": {"type": "int", "side": "source"}}]}
         return json.dumps(form)
 
     def peer_arguments(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from airflow_delta_provider.core.spec import load_spec
 from airflow_delta_provider.core.store import open_store
 from airflow_delta_provider.engine.opened import Opened, open_sides
 from airflow_delta_provider.engine.planning import SIDES, plan_ranges
+from airflow_delta_provider.engine.profile import profile_lines
 from airflow_delta_provider.engine.run import Outcome, reconcile
 
 KEY_BYTES_MAX = 64 * 1024
@@ -42,6 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
         output.print_json(outcome_form(outcome))
     else:
         _print_outcome(outcome)
+    if arguments.profile:
+        print("\n".join(profile_lines(outcome.profile)), file=sys.stderr)
     return 1 if outcome.records else 0
 
 

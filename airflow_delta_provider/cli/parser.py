@@ -59,6 +59,7 @@ def _compare_commands(commands: Any) -> None:
     run.add_argument("--shards", type=_positive, metavar="N", help="how many key ranges to aim for")
     run.add_argument("--workers", type=_positive, default=None, metavar="N", help="local processes")
     run.add_argument("--sign", metavar="KEY", help="PEM file of a private key (Ed25519 or ECDSA P-256)")
+    run.add_argument("--profile", action="store_true", help="tell on stderr where the time went")
     _json(run)
     sweep = _add(commands, "sweep", "compare a data set with its own last sweep and publish what changed", "sweep")
     sweep.add_argument("spec", metavar="SPEC", help="a specification that names a target only")

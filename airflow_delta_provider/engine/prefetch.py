@@ -32,7 +32,7 @@ class Prefetched(Generic[Item]):
 
     The source iterator is made, advanced and closed in that thread alone. ``close`` stops it and waits for it.
     ``cancel`` ends what the thread waits for, from another one: politely, or at once where its argument is true; with it
-    ``close`` returns in time even where the thread hangs.
+    ``close`` returns in time even where the thread hangs. ``waited_s`` counts how long its taker waited for items.
     """
 
     def __init__(self, make: Callable[[], Iterator[Item]], name: str, cancel: Cancel | None = None) -> None:
@@ -42,6 +42,7 @@ class Prefetched(Generic[Item]):
         self._queue: queue.Queue[Item | _End] = queue.Queue(maxsize=AHEAD)
         self._stop = threading.Event()
         self._ended = False
+        self.waited_s = 0.0
         self._thread = threading.Thread(target=self._run, name=f"delta-read-{name}", daemon=True)
         self._thread.start()
 
@@ -51,7 +52,9 @@ class Prefetched(Generic[Item]):
     def __next__(self) -> Item:
         if self._ended:
             raise StopIteration
+        started = time.monotonic()
         item = self._queue.get()
+        self.waited_s += time.monotonic() - started
         if isinstance(item, _End):
             self._ended = True
             self._thread.join()

@@ -44,6 +44,7 @@ def compare_shard(
 ) -> dict[str, Any]:
     """Compare one key range of both sides and write the raw comparison to ``file``; return its facts.
 
+    Beyond what is written they count ``read_ms``, how long the comparison waited for rows.
     A side whose rows only look sorted and are not is read again and sorted here. ``folder`` takes the temporary files.
     ``spilled`` names for a side the sorted file to read instead (``spilled.spill_side``).
     Raises: KeyNullError, KeyDuplicateError, RecordLimitError, DenominatorError, ValueTextError and what sides raise.
@@ -100,9 +101,10 @@ def _compare_once(
             writer,
             progress,
         )
+        waited_s = source.waited_s + target.waited_s
     facts = facts_of(tally)
     writer.close(facts)
-    return facts
+    return {**facts, "read_ms": round(waited_s * 1000)}
 
 
 def facts_of(tally: Tally) -> dict[str, Any]:
