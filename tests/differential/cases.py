@@ -507,9 +507,9 @@ def fits_value(column: Column, value: Any, side: str) -> bool:
     each = column.declared(side)
     if value is None:
         return True
-    if each.kind in NUMBERS and column.bounded == "single" and number(value) not in ("NaN", "Infinity", "-Infinity"):
-        if abs(number(value)) >= 2**126:  # type: ignore[arg-type]
-            return False
+    single = each.kind in NUMBERS and column.bounded == "single"
+    if single and number(value) not in ("NaN", "Infinity", "-Infinity") and abs(number(value)) >= 2**126:
+        return False
     if column.is_key and isinstance(value, str) and value in INFINITIES:
         return False
     if column.bounded == "zone" and (value in INFINITIES or not -50 * 365 * DAY_NS < value < 100 * 365 * DAY_NS):

@@ -58,7 +58,7 @@ def number(value: Any) -> Fraction | str:
 
 def alike(value: Any, kind: str) -> Any:
     """Return a form in which two values of one family are equal exactly when docs/contract.md, 2 says so."""
-    if value is None or isinstance(value, str) and kind not in NUMBERS:
+    if value is None or (isinstance(value, str) and kind not in NUMBERS):
         return value
     if kind.startswith("array:"):
         return tuple(alike(item, kind[6:]) for item in value)
