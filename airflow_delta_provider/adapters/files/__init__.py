@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from airflow_delta_provider.adapters.files.base import FileSide
-from airflow_delta_provider.adapters.files.paths import SideFile, find_files, shown_path
+from airflow_delta_provider.adapters.files.paths import SideFile, find_files, shown_path, table_of
 from airflow_delta_provider.adapters.files.streams import COMPRESSIONS
 from airflow_delta_provider.adapters.side import Side
 from airflow_delta_provider.core.errors import SideSchemeError, shown
@@ -28,13 +28,21 @@ SUFFIXES = {
 
 
 def open_file_side(path: str, options: Mapping[str, Any] | None = None) -> Side:
-    """Open the file, pattern or folder that ``path`` names as one side.
+    """Open the file, pattern or folder that ``path`` names as one side, or the Delta or Iceberg table.
 
     ``options``: the members ``csv`` and ``jsonl`` of a specification; what is in neither holds for both, and
     ``hidden`` names columns whose values no error may show.
     Raises: SideMissingError where nothing matches, InputPathError where it may not be read, SideSchemeError for
     files of no known form or of several forms.
     """
+    given = dict(options or {})
+    table = table_of(path)
+    if table is not None:
+        from airflow_delta_provider.adapters.files.tables import DeltaSide, IcebergSide
+
+        kind, location = table
+        rest = {name: value for name, value in given.items() if name not in ("csv", "jsonl")}
+        return (DeltaSide if kind == "delta" else IcebergSide)(location, rest, path)
     files = find_files(path)
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
@@ -42,7 +50,6 @@ def open_file_side(path: str, options: Mapping[str, Any] | None = None) -> Side:
             f"{shown_path(path)} holds {' and '.join(sorted(kinds))} files: name one form.", where=shown_path(path)
         )
     kind = kinds.pop()
-    given = dict(options or {})
     own = given.get(kind) or {}
     rest = {name: value for name, value in given.items() if name not in ("csv", "jsonl")}
     return _side(kind)(files, {**rest, **own}, path)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,8 +18,12 @@ from airflow_delta_provider.core.errors import InputPathError, SideFileError, Si
 from airflow_delta_provider.core.errors.base import SHOWN_CHARS_MAX
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-TABLE_FOLDERS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
+DELTA_LOG = "_delta_log"
+TABLE_FOLDERS = {DELTA_LOG: "Delta Lake", ".hoodie": "Hudi"}
 """Folders that show that the files around them are no plain set: some of them may be removed already."""
+METADATA_SUFFIX = ".metadata.json"
+VERSION_HINT = "version-hint.text"
+_METADATA = re.compile(r"v?(\d+)(?:-.+)?\.metadata\.json")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _WILD = re.compile(r"[*?\[]")
 
@@ -97,6 +101,58 @@ def find_files(path: str) -> tuple[SideFile, ...]:
     return tuple(_side_file(fs, info, root) for info in sorted(found, key=lambda info: str(info.path)))
 
 
+def table_of(path: str) -> tuple[str, str] | None:
+    """Return ``delta`` or ``iceberg`` and the address for its library, where a path names such a table, else None.
+
+    A Delta table is a folder with a log; an Iceberg table a metadata file, or a folder whose ``metadata`` holds some, of
+    which ``version-hint.text`` or the highest number tells the newest.
+    Raises: SideSchemeError, SideFileError where two metadata files are the newest.
+    """
+    fs, root, pattern = _split(path)
+    if pattern:
+        return None
+    if root.endswith(METADATA_SUFFIX):
+        return "iceberg", _address(path, root)
+    try:
+        if fs.get_file_info(f"{root}/{DELTA_LOG}").type == pafs.FileType.Directory:
+            return "delta", _address(path, root)
+        name = _newest_metadata(fs, root)
+    except (pa.ArrowException, OSError):
+        return None
+    return None if name is None else ("iceberg", f"{_address(path, root)}/metadata/{name}")
+
+
+def _address(path: str, root: str) -> str:
+    return path.rstrip("/") if _SCHEME.match(path) else str(Path(root).absolute())
+
+
+def _newest_metadata(fs: Any, root: str) -> str | None:
+    infos = fs.get_file_info(pafs.FileSelector(f"{root}/metadata", allow_not_found=True))
+    names = {info.base_name for info in infos}
+    numbered: dict[int, list[str]] = {}
+    for name in names:
+        found = _METADATA.fullmatch(name)
+        if found:
+            numbered.setdefault(int(found[1]), []).append(name)
+    if not numbered:
+        return None
+    if VERSION_HINT in names:
+        with fs.open_input_stream(f"{root}/metadata/{VERSION_HINT}") as stream:
+            hint = stream.read(64).decode("utf-8", "replace").strip()
+        hinted = next(
+            (name for name in (f"v{hint}{METADATA_SUFFIX}", f"{hint}{METADATA_SUFFIX}") if name in names), None
+        )
+        if hinted is not None:
+            return hinted
+    newest = numbered[max(numbered)]
+    if len(newest) > 1:
+        raise SideFileError(
+            f"{shown_path(root)} has {len(newest)} newest metadata files: name the one that its catalog names.",
+            where=shown_path(root),
+        )
+    return newest[0]
+
+
 @contextmanager
 def _listing(path: str) -> Iterator[None]:
     try:
@@ -140,6 +196,12 @@ def _cut(path: str, wild: re.Pattern[str]) -> tuple[str, str]:
 
 
 def _refuse_tables(fs: Any, root: str) -> None:
+    folder = PurePosixPath(root)
+    if folder.name == "data" and _newest_metadata(fs, str(folder.parent)) is not None:
+        raise SideSchemeError(
+            "The folder holds the data of an Iceberg table, whose files may hold rows that were removed: name the table.",
+            where=shown_path(root),
+        )
     infos = fs.get_file_info([f"{root}/{name}" for name in TABLE_FOLDERS])
     for info, (name, table) in zip(infos, TABLE_FOLDERS.items(), strict=True):
         if info.type == pafs.FileType.Directory:
