@@ -130,17 +130,17 @@ class PostgresqlWriter(Writer):
     def _write_some(self, changes: Sequence[Change], places: Sequence[int]) -> list[int]:
         """Write some changes; where the engine cannot store one, halve them until it is alone."""
         statement = self._batch([changes[place] for place in places])
-        self.connection.execute(f"SAVEPOINT {SAVEPOINT}")
         try:
             with self.writing():
+                self.connection.execute(f"SAVEPOINT {SAVEPOINT}")
                 found = self._run(statement, len(places))
+                self.connection.execute(f"RELEASE SAVEPOINT {SAVEPOINT}")
         except CellRefusedError as error:
             self.connection.execute(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
             if len(places) == 1:
                 raise CellRefusedError(places[0], error.reason) from None
             middle = len(places) // 2
             return self._write_some(changes, places[:middle]) + self._write_some(changes, places[middle:])
-        self.connection.execute(f"RELEASE SAVEPOINT {SAVEPOINT}")
         return [places[at] for at in found]
 
     def _run(self, statement: Statement, rows: int) -> list[int]:
