@@ -89,7 +89,8 @@ def list_html(scope: Scope, opened: Opened, found: Found, query: Query | None = 
     for number, record in found.records:
         link = manifest_href(scope, opened.seen, "record", record=str(number))
         more = f'<p class="more"><a href="{link}">Record {number:,}: history of its key</a></p>'
-        yield from record_html(record, number, columns, keys, more)
+        shown = record_html(record, number, columns, keys, more)
+        yield from _unfolded(shown) if found.exact and number == found.start else shown
     yield _paging(scope, opened, found, query)
 
 
@@ -134,14 +135,19 @@ def record_page(
     inner = [
         _crumbs(scope, opened, f"Record {number:,}"),
         f'<main id="main" tabindex="-1">\n<h1>Record {number:,}</h1>\n',
-        *record_html(record, number, material.columns, material.manifest["key"]["columns"]),
+        *_unfolded(record_html(record, number, material.columns, material.manifest["key"]["columns"])),
         *_met_html(scope, met),
         *_generations_html(generations),
         f'<p class="soft">Record id <span class="digest">{record["id"]}</span></p>\n</main>\n',
     ]
-    return page(
-        f"Record {number}", "".join(inner).replace('<details class="record"', '<details open class="record"', 1)
-    )
+    return page(f"Record {number}", "".join(inner))
+
+
+def _unfolded(parts: Iterator[str]) -> Iterator[str]:
+    """Yield a record unfolded, whatever its category."""
+    first = next(parts)
+    yield first if first.endswith(" open>") else f"{first.removesuffix('>')} open>"
+    yield from parts
 
 
 def _met_html(scope: Scope, met: Sequence[Met]) -> Iterator[str]:
