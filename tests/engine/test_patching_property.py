@@ -13,6 +13,7 @@ import patching
 import pytest
 from patching import Bench
 
+from airflow_delta_provider.core.errors import PatchWriteError
 from airflow_delta_provider.core.store.memory import MemoryStore
 
 ROUNDS = int(os.environ.get("DELTA_EXAMPLES") or 0)
@@ -208,14 +209,17 @@ def test_no_write_of_somebody_else_is_ever_lost(bench):
                 waiting.clear()
                 foreign()
 
-        outcome = bench.apply(manifest, conflicts="skip", step=step)
+        try:
+            outcome = bench.apply(manifest, conflicts="skip", step=step)
+        except PatchWriteError:  # a row that somebody kept holds a unique value that the patch needs: all is taken back
+            outcome = None
         after = {row[: len(table.key)]: row for row in bench.rows()}
-        listed = {tuple(row["key"]) for row in outcome.conflicts}
         for key, changed in wrote.items():
             row = after.get(key)
             kept = row is None if changed is None else row is not None and all(row[at] == changed[at] for at in changed)
-            assert kept, (number, table.columns(), key, changed, row, outcome.document())
-        assert outcome.outcomes["conflict"] == len(listed)
+            assert kept, (number, table.columns(), key, changed, row, outcome and outcome.document())
+        if outcome is not None:
+            assert outcome.outcomes["conflict"] == len({tuple(row["key"]) for row in outcome.conflicts})
 
 
 def _write_as_somebody(bench: Bench, table: Table, chance: random.Random, key: tuple[Any, ...]) -> None:
