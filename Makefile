@@ -71,7 +71,7 @@ demo-ui: $(STAMP)  ## the same under `airflow standalone`, with the page in the 
 
 lock:  ## resolve requirements.lock anew
 	uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --group dev --generate-hashes \
-		--no-header --no-emit-index-url --upgrade --quiet -o requirements.lock
+		--no-header --upgrade --quiet -o requirements.lock
 
 clean:  ## remove what the other targets made
 	rm -rf .venv .venv-*  .demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
