@@ -20,6 +20,9 @@ from airflow_delta_provider.core.recorded import ComparedColumn, HmacKey, Record
 from airflow_delta_provider.core.stream import Block, KeyColumn, SideCounts, key_text
 from airflow_delta_provider.core.types import LogicalType
 
+RECORD_ROWS = 16_384
+"""Rows whose records are held at one time, as Python objects of some kilobytes each; a block has many more rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -132,11 +135,23 @@ class _Worker:
             repeats = source.repeats | target.repeats
             source = self._set_aside(source, repeats, self.tally.source)
             target = self._set_aside(target, repeats, self.tally.target)
+        self._aligned(source, target)
+
+    def _aligned(self, source: Block, target: Block) -> None:
+        """Match two blocks without repeats; those that do not just pair up row by row in pieces, as they need a sort."""
         if source.keys.equals(target.keys):
-            self.writer.add([record for _, record in self._matched(source, target)])
+            for records in self._matched(source, target):
+                self.writer.add([record for _, record in records])
+            return
+        if max(len(source), len(target)) > RECORD_ROWS:
+            larger = source if len(source) >= len(target) else target
+            middle = len(larger) // 2 - 1
+            cuts = [block.keys.count_upto(larger.keys, middle) for block in (source, target)]
+            self._aligned(source.slice(0, cuts[0]), target.slice(0, cuts[1]))
+            self._aligned(source.slice(cuts[0], len(source)), target.slice(cuts[1], len(target)))
             return
         here, there = source.keys.align(target.keys)
-        found = self._matched(source.kept(here), target.kept(there))
+        found = [pair for pairs in self._matched(source.kept(here), target.kept(there)) for pair in pairs]
         found += self._one_sided(source.take(np.flatnonzero(~here)), "dropped")
         found += self._one_sided(target.take(np.flatnonzero(~there)), "added")
         self.writer.add([record for _, record in sorted(found, key=_first)])
@@ -146,7 +161,9 @@ class _Worker:
         if block.repeats:
             counts = self.tally.source if category == "dropped" else self.tally.target
             block = self._set_aside(block, block.repeats, counts)
-        self.writer.add([record for _, record in self._one_sided(block, category)])
+        for start in range(0, len(block), RECORD_ROWS):
+            part = block.slice(start, min(start + RECORD_ROWS, len(block)))
+            self.writer.add([record for _, record in self._one_sided(part, category)])
 
     def _set_aside(self, block: Block, repeats: frozenset[bytes], counts: SideCounts) -> Block:
         aside = pc.is_in(block.keys.data, value_set=binary_list(list(repeats)))
@@ -154,9 +171,10 @@ class _Worker:
         counts.duplicate_key += len(block) - len(rows)
         return block if len(rows) == len(block) else block.take(rows)
 
-    def _matched(self, source: Block, target: Block) -> list[tuple[bytes, RawRecord]]:
+    def _matched(self, source: Block, target: Block) -> Iterator[list[tuple[bytes, RawRecord]]]:
+        """Compare rows that pair up; yield the records of those that differ, at most RECORD_ROWS at a time."""
         if len(source) == 0:
-            return []
+            return
         ladders = self._key_ladders(source, target)
         unequal: list[Any] = []
         recorded: list[tuple[rules.Typed, rules.Typed]] = []
@@ -181,9 +199,8 @@ class _Worker:
             _count_positions(ladder.rule[rows], counts_recorded)
         self.tally.unchanged += len(source) - len(rows)
         self.tally.categories["value_diverged"] += len(rows)
-        if len(rows) == 0:
-            return []
-        return self._diverged(source, target, rows, unequal, recorded)
+        for start in range(0, len(rows), RECORD_ROWS):
+            yield self._diverged(source, target, rows[start : start + RECORD_ROWS], unequal, recorded)
 
     def _ladder(self, number: int, source: Block, target: Block) -> rules.Ladder:
         column = self.comparison.columns[number]
@@ -258,7 +275,7 @@ class _Worker:
                 RawRecord(
                     keys[place],
                     "value_diverged",
-                    orjson.dumps(names[place]),
+                    _json(names[place]),
                     _json(source_values[place]),
                     _json(target_values[place]),
                     source_keys[place],
@@ -333,4 +350,5 @@ def _first(item: tuple[bytes, RawRecord]) -> bytes:
 
 
 def _json(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    """Return JSON in a copy of its own size: what orjson gives keeps the whole 4 KiB of its buffer."""
+    return memoryview(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).tobytes()

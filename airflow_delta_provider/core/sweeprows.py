@@ -246,4 +246,4 @@ def _lengths(array: pa.Array) -> pa.LargeBinaryArray:
 
 
 def _json(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return memoryview(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).tobytes()  # else it keeps a 4 KiB buffer

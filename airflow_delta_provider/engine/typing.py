@@ -188,4 +188,6 @@ def _comparing_rule(source: LogicalType, target: LogicalType) -> str:
     if "text" in kinds:
         side, kind = ("source", target.kind) if source.kind == "text" else ("target", source.kind)
         return f"read_as {{type: {kind}, side: {side}}}"
+    if source.nested or target.nested:
+        return "a query that selects the same parts on both sides"
     return f"read_as {{type: {target.kind}, side: source}}"
