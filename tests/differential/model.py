@@ -121,7 +121,7 @@ def _shortest(value: float, schema: str) -> str:
         return "0"
     text = repr(value)
     if schema == "float32":
-        text = next(t for t in (f"{value:.{n}g}" for n in range(1, 10)) if single(Fraction(t)) == value)
+        text = next(t for t in (f"{value:.{n}g}" for n in range(1, 10)) if _rounds_to(t, value))
     sign, digits, exponent = Decimal(text).as_tuple()
     shown = "".join(map(str, digits)).rstrip("0")
     point = len(digits) + int(exponent)
@@ -133,6 +133,13 @@ def _shortest(value: float, schema: str) -> str:
         tail = f".{shown[1:]}" if len(shown) > 1 else ""
         shown = f"{shown[0]}{tail}e{'+' if point > 0 else '-'}{abs(point - 1)}"
     return ("-" if sign else "") + shown
+
+
+def _rounds_to(text: str, value: float) -> bool:
+    try:
+        return single(Fraction(text)) == value
+    except OverflowError:
+        return False  # few digits of the largest numbers are beyond binary32
 
 
 def single(exact: Fraction) -> float:

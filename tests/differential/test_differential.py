@@ -20,7 +20,8 @@ import servers
 import yaml
 from cases.runner import call
 from differential.cases import Case, draw_case
-from differential.loading import ENGINES, Loader, Table
+from differential.catalog import ENGINES
+from differential.loading import Loader, Table
 from differential.oracle import reconcile
 
 SEED = int(os.environ.get("DELTA_SEED") or 20_250_101)
