@@ -455,7 +455,8 @@ def test_damage_in_a_large_body_is_traced_to_its_page():
     store.blobs[digest] = bytes(data)
     found = verify_manifest(manifest_id, store, page_index=case.page_index).findings
     assert [finding.place for finding in found if finding.code == "DELTA_PAGE_DIGEST"] == [
-        "page 1, records 1024 to 2047"
+        "page 1, records 1024 to 2047",
+        "record 1095",
     ]
 
 
