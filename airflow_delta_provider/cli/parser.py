@@ -22,6 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
     _compare_commands(commands)
     _read_commands(commands)
     _evidence_commands(commands)
+    _keeper_commands(commands)
     _patch_commands(commands)
     return parser
 
@@ -129,6 +130,37 @@ def _evidence_commands(commands: Any) -> None:
     check_proof.add_argument("file", metavar="FILE")
     _trust(check_proof)
     _json(check_proof)
+
+
+def _keeper_commands(commands: Any) -> None:
+    anchor = _add(commands, "anchor", "sign how long a log is and what it holds, to be kept elsewhere", "evidence")
+    anchor.add_argument("pair", metavar="PAIR", help="pair id, specification file or name")
+    _store(anchor)
+    anchor.add_argument(
+        "--sign", required=True, metavar="KEY", help="PEM file of a private key (Ed25519 or ECDSA P-256)"
+    )
+    anchor.add_argument("--origin", metavar="TEXT", help="name of the log for its readers (the pair id)")
+    anchor.add_argument(
+        "--since", metavar="FILE", help="an older anchor, kept elsewhere: prove that the log extends it"
+    )
+    anchor.add_argument("-o", "--output", metavar="FILE", help="write the signed anchor here too; never over a file")
+    _trust(anchor)
+    _json(anchor)
+    retire = _add(commands, "retire", "log that the body of a manifest is given up; nothing is removed", "evidence")
+    retire.add_argument("digest", metavar="DIGEST")
+    _store(retire)
+    _json(retire)
+    trust = _add(commands, "trust", "make or change a trust document: add a key, end one, log the version", "evidence")
+    trust.add_argument("file", metavar="FILE", help="the trust document; --add makes it where there is none")
+    trust.add_argument("--add", metavar="KEY", help="public key in PEM")
+    trust.add_argument("--pair", action="append", metavar="ID", help="with --add: the only pairs that it vouches for")
+    trust.add_argument("--from-seq", type=_count, metavar="N", help="with --add: its first log entry (0)")
+    trust.add_argument("--revoke", metavar="KEYID", help="end a key")
+    trust.add_argument(
+        "--to-seq", type=_count, metavar="N", help="with --revoke: the first log entry it has no word in"
+    )
+    trust.add_argument("--log", metavar="PAIR", help="log this version of the document for a pair")
+    trust.add_argument("--store", metavar="URI", help="with --log: the store")
 
 
 def _patch_commands(commands: Any) -> None:

@@ -1,7 +1,8 @@
 """The trust document: which keys, under which algorithm, vouch for which pairs in which part of the log."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -29,8 +30,8 @@ _MEMBERS = ["alg", "from_seq", "keyid", "pairs", "spki_pem", "to_seq"]
 class TrustedKey:
     """One key of a trust document.
 
-    Shape: ``spki`` DER, ``spki_pem`` the text it was read from; ``pairs`` sorted pair ids, None for all; valid for what the log entries
-    ``from_seq <= seq < to_seq`` made visible, ``to_seq`` None while the window is open.
+    Shape: ``spki`` DER, ``spki_pem`` the text it was read from; ``pairs`` sorted pair ids, None for all; valid for what
+    the log entries ``from_seq <= seq < to_seq`` made visible, ``to_seq`` None while the window is open.
     """
 
     alg: str
@@ -71,6 +72,37 @@ class Trust:
             for key in self.keys
         ]
         return jsonc.dumps({"format": TRUST_FORMAT, "keys": listed})
+
+
+EMPTY = Trust(())
+"""Trusts nobody yet."""
+
+
+def with_key(trust: Trust, pem: bytes, *, pairs: Sequence[str] | None = None, from_seq: int = 0) -> Trust:
+    """Return the document with one more public key in PEM, valid from a log entry on, for some pairs or (None) for all.
+
+    A rotation adds the new key and ends the old one: what the old one signed before stays verifiable.
+    Raises: SignKeyError (DELTA_SIGN_KEY); TrustError (DELTA_TRUST) for a key that is there already, or a pair id or
+    window that is none.
+    """
+    (key,) = trust_key(pem).keys
+    if any(one.keyid == key.keyid for one in trust.keys):
+        raise TrustError(f"Key {key.keyid} is in the document already.", where=key.keyid)
+    added = replace(key, pairs=None if pairs is None else tuple(sorted(set(pairs))), from_seq=from_seq)
+    return parse_trust(Trust(tuple(sorted((*trust.keys, added), key=lambda one: one.keyid))).data)
+
+
+def with_key_until(trust: Trust, keyid: str, to_seq: int) -> Trust:
+    """Return the document in which a key ends before log entry ``to_seq``: a rotation, or a revocation in hindsight.
+
+    Raises: TrustError (DELTA_TRUST) where the document has no such key, the window would be empty, or it would grow.
+    """
+    if not any(key.keyid == keyid for key in trust.keys):
+        raise TrustError(f"The document has no key {keyid[:64]!r}.", where=keyid[:64])
+    if any(key.keyid == keyid and key.to_seq is not None and key.to_seq < to_seq for key in trust.keys):
+        raise TrustError(f"Key {keyid} has ended before entry {to_seq} already.", where=keyid)
+    ended = (replace(key, to_seq=to_seq) if key.keyid == keyid else key for key in trust.keys)
+    return parse_trust(Trust(tuple(ended)).data)
 
 
 def parse_trust(data: bytes) -> Trust:
