@@ -53,7 +53,7 @@ def test_a_storage_without_conditional_create_is_refused_before_anything_is_stor
 
 
 def test_a_real_storage_that_keeps_versions_but_not_the_first_is_refused(s3_server):
-    """Ceph before 19 takes a second conditional write where a bucket keeps versions: the probe finds it out."""
+    """Ceph 16 takes a second conditional write where a bucket keeps versions: the probe finds it out."""
     bucket = s3_server.bucket()
     body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
     assert s3_server.send("PUT", f"/{bucket}", {"versioning": ""}, body=body)[0] == 200

@@ -27,6 +27,8 @@ LARGE_REQUEST_TIMEOUT_S = 3600
 CONNECT_TIMEOUT_S = 10
 RETRIES_MAX = 4
 RETRY_TIMEOUT_S = 120
+BACKOFF_FIRST_S = 0.1
+BACKOFF_LONGEST_S = 10
 
 SCHEMES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "s3": ("S3Store", "bucket", ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")),
@@ -76,7 +78,11 @@ class Storage:
         retries = {
             "max_retries": RETRIES_MAX,
             "retry_timeout": timedelta(seconds=max(RETRY_TIMEOUT_S, timeout_s)),
-            "backoff": {"base": 2, "init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=10)},
+            "backoff": {
+                "base": 2,
+                "init_backoff": timedelta(seconds=BACKOFF_FIRST_S),
+                "max_backoff": timedelta(seconds=BACKOFF_LONGEST_S),
+            },
         }
         try:
             return getattr(obstore_module("store"), kind)(

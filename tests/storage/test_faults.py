@@ -1,0 +1,221 @@
+"""Publications over stores that fail, hang or lie about it, over many processes, and over processes that are killed.
+
+Whatever goes wrong, a rerun ends with the same evidence, and a full audit of the store finds nothing.
+"""
+
+import contextlib
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import object_fake
+import publications
+import pytest
+import stores
+
+from airflow_delta_provider.core import log
+from airflow_delta_provider.core.audit import audit
+from airflow_delta_provider.core.errors import ConnectError, StoreMissingError, StoreReadError, StoreWriteError
+from airflow_delta_provider.core.store import object_client, objects, open_store
+from airflow_delta_provider.core.store.objects import ObjectStorage
+from airflow_delta_provider.core.store.publish import publish
+from airflow_delta_provider.core.store.store import Store
+
+POINTS_MAX = 200
+KINDS = ("local", "memory", "s3")
+RETRYABLE = (ConnectError, StoreReadError, StoreWriteError)
+
+
+class FailingStore:
+    """A store whose n-th call goes wrong: ``fails`` and ``times out`` before it is done, ``answers wrongly`` after."""
+
+    def __init__(self, store: Store, number: int, how: str) -> None:
+        self._store, self.left, self._how = store, number, how
+        self.uri = store.uri
+
+    def _through(self, call, *arguments):
+        self.left -= 1
+        if self.left:
+            return call(*arguments)
+        if self._how == "fails":
+            raise StoreWriteError("the storage answers 500.")
+        if self._how == "times out":
+            raise ConnectError("the storage does not answer.")
+        call(*arguments)
+        raise StoreReadError("the storage answers 500, though it is done.")
+
+    def create(self, path, data):
+        return self._through(self._store.create, path, data)
+
+    def create_from_file(self, path, file):
+        return self._through(self._store.create_from_file, path, file)
+
+    def read(self, path, limit_bytes=2**26):
+        return self._through(self._store.read, path, limit_bytes)
+
+    def open(self, path):
+        return self._through(self._store.open, path)
+
+    def list(self, prefix=""):
+        return self._store.list(prefix)
+
+    def remove_work(self, prefix):
+        return self._through(self._store.remove_work, prefix)
+
+
+def whole(store: Store) -> list[str]:
+    """Return the kinds in the log; a full audit must find nothing, and nothing that is visible may lack anything."""
+    try:
+        result = audit(store)
+    except StoreMissingError:  # nothing was written yet
+        return []
+    assert result.findings == []
+    kinds = []
+    for pair in result.pairs:
+        assert pair.findings == []
+        assert [manifest.findings for manifest in pair.manifests if manifest.findings] == []
+        kinds += [entry.kind for entry in pair.log.entries]
+    return kinds
+
+
+@pytest.mark.parametrize("how", ["fails", "times out", "answers wrongly"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_whichever_call_goes_wrong_a_rerun_completes_the_publication(kind, how, request, tmp_path):
+    """n = 1, 2, 3 ... until it succeeds; then everything is audited."""
+    sign = publications.signer()
+    for number in itertools.count(1):
+        place = tmp_path / str(number)
+        place.mkdir()
+        store = stores.fresh(kind, request, place)
+        failing = FailingStore(store, number, how)
+        with contextlib.suppress(*RETRYABLE):
+            publish(failing, publications.example(), sign=sign, slot_hex=publications.SLOT)
+        assert whole(store) == ["envelope", "sidecar", "manifest"][: len(whole(store))]
+        receipt = publish(store, publications.example(), sign=sign, slot_hex=publications.SLOT)
+        assert (receipt.manifest, receipt.reused) == (publications.MANIFEST, False)
+        assert whole(store)[:3] == ["envelope", "sidecar", "manifest"]
+        if failing.left > 0:
+            break
+        assert number < POINTS_MAX
+    assert number > 15
+
+
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("how", ["refused", "dropped", "answered", "lost"])
+def test_one_request_that_goes_wrong_is_never_noticed(how, step, monkeypatch):
+    """Below the store, at the wire: a single bad answer or broken connection is retried, and done once."""
+    monkeypatch.setattr(objects, "CREATE_PAUSE_S", 0.01)
+    monkeypatch.setattr(object_client, "BACKOFF_FIRST_S", 0.01)
+    for number in itertools.count(1, step):
+        with object_fake.fake_storage() as fake:
+            store = ObjectStorage("s3://bucket/root", fake.s3_options)
+            fake.fault = lambda n, method, number=number: how if n == number else ""
+            receipt = publish(store, publications.example(), sign=publications.signer(), slot_hex=publications.SLOT)
+            done = fake.requests < number
+            assert (receipt.manifest, receipt.reused) == (publications.MANIFEST, False)
+            assert whole(store) == ["envelope", "sidecar", "manifest"]
+        if done:
+            break
+        assert number < POINTS_MAX
+    assert number > 15
+
+
+def publish_many(uri: str, options: dict[str, str], numbers: list[int]) -> None:
+    """Publish some of the example's runs: the work of one process."""
+    store = open_store(uri, options)
+    for number in numbers:
+        publish(store, publications.numbered(number), sign=publications.signer(), slot_hex=publications.slot(number))
+
+
+def address(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, str]]:
+    """Return a fresh address that other processes can open, and its options."""
+    if kind == "local":
+        return str(tmp_path / "store"), {}
+    server, bucket = request.getfixturevalue("s3_server"), request.getfixturevalue("s3_bucket")
+    return f"s3://{bucket}/{secrets.token_hex(8)}", server.options
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_a_hundred_publications_from_eight_processes_are_all_there_once(kind, request, tmp_path):
+    """Mapped tasks of many runs publish to one pair at the same moment: no gap, no fork, nothing lost."""
+    uri, options = address(kind, request, tmp_path)
+    context = multiprocessing.get_context("spawn")
+    parts = [list(range(100))[start::8] for start in range(8)]
+    workers = [context.Process(target=publish_many, args=(uri, options, part)) for part in parts]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(300)
+    assert [worker.exitcode for worker in workers] == [0] * 8
+    store = open_store(uri, options)
+    kinds = whole(store)
+    assert kinds.count("sidecar") == 100
+    entries = log.read_log(store, publications.PAIR_ID, listed=True)
+    named = [entry.ref for entry in entries if entry.kind == "manifest"]
+    assert sorted(named) == sorted(publications.manifest_of(number) for number in range(100))
+    runs = {publications.run_of(store, entry.ref) for entry in entries if entry.kind == "sidecar"}
+    assert runs == {f"run-{number}" for number in range(100)}
+
+
+def killed_round(uri: str, options: dict[str, str], number: int, after_s: float) -> bool:
+    """Publish in another process that is killed after some time; tell whether it was killed."""
+    script = (
+        "import json, sys; from test_faults import publish_many\n"
+        "uri, options, number = json.loads(sys.stdin.readline())\n"
+        "print('ready', flush=True); sys.stdin.readline(); publish_many(uri, options, [number])"
+    )
+    folders = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    child = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": folders},
+        text=True,
+    )
+    child.stdin.write(json.dumps([uri, options, number]) + "\n")
+    child.stdin.flush()
+    assert child.stdout.readline() == "ready\n"
+    child.stdin.write("\n")
+    child.stdin.flush()
+    time.sleep(after_s)
+    child.kill()
+    child.communicate(timeout=60)
+    return child.returncode == -signal.SIGKILL
+
+
+def soak(uri: str, options: dict[str, str], rounds: int) -> int:
+    """Kill publications at random moments, complete each, audit all; return how many were really killed."""
+    chance = random.Random(8)
+    killed = 0
+    for number in range(rounds):
+        killed += killed_round(uri, options, number, chance.uniform(0, 0.6))
+        store = open_store(uri, options)
+        if number % 10 == 0:
+            whole(store)
+        publish_many(uri, options, [number])
+    whole(store)
+    entries = log.read_log(store, publications.PAIR_ID, listed=True)
+    named = [entry.ref for entry in entries if entry.kind == "manifest"]
+    assert named == [publications.manifest_of(number) for number in range(rounds)]
+    return killed
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_processes_killed_at_random_moments_lose_nothing(kind, request, tmp_path):
+    """The short form of the soak."""
+    assert soak(*address(kind, request, tmp_path), rounds=3) > 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_two_hundred_processes_killed_at_random_moments_lose_nothing(kind, request, tmp_path):
+    """Nothing lost, nothing half-visible, nothing twice."""
+    assert soak(*address(kind, request, tmp_path), rounds=200) > 50
