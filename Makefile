@@ -13,7 +13,7 @@ unexport VIRTUAL_ENV
 export UV_NO_PROGRESS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check format test test-matrix nightly bench demo demo-ui lock clean
+.PHONY: help venv check format test test-matrix nightly fuzz bench demo demo-ui lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || \
@@ -68,6 +68,12 @@ demo: $(STAMP)  ## the flights demo: two databases, a real Airflow run, a verifi
 
 demo-ui: $(STAMP)  ## the same under `airflow standalone`, with the page in the UI
 	$(BIN)/python -m airflow_delta_provider.demo --ui $(ARGS)
+
+fuzz: $(STAMP)  ## coverage-guided fuzzing of every parser; ARGS="manifest 600" for one target and its seconds
+	@set -eu; uv=uv; uv --version >/dev/null 2>&1 || uv=.venv-tools/bin/uv; \
+	test -d .venv-tools/atheris/atheris || \
+	$$uv pip install --quiet --no-deps --python $(BIN)/python --target .venv-tools/atheris atheris==3.0.0
+	PYTHONPATH=.venv-tools/atheris $(BIN)/python tests/fuzz $(ARGS)
 
 lock:  ## resolve requirements.lock anew
 	uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --group dev --generate-hashes \
