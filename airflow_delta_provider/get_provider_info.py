@@ -84,9 +84,9 @@ def get_provider_info() -> dict[str, Any]:
                 "hook-class-name": f"{package}.hooks.signer.DeltaSignerHook",
                 "hook-name": "Delta signer",
                 "ui-field-behaviour": {
-                    "hidden-fields": ["host", "schema", "login", "port"],
-                    "relabeling": {"password": "Private key (PEM)"},
-                    "placeholders": {"password": "-----BEGIN PRIVATE KEY-----\\n..."},
+                    "hidden-fields": ["schema", "login", "port"],
+                    "relabeling": {"host": "Key in a service", "password": "Private key (PEM)"},
+                    "placeholders": {"host": "awskms:alias/deltas", "password": "-----BEGIN PRIVATE KEY-----\\n..."},
                 },
                 "conn-fields": {
                     "private_key": {

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_delta_provider.adapters.open import open_side
 from airflow_delta_provider.cli import output
-from airflow_delta_provider.cli.files import read_input
+from airflow_delta_provider.cli.files import read_signer
 from airflow_delta_provider.core import documents
 from airflow_delta_provider.core.spec import load_spec
 from airflow_delta_provider.core.store import open_store
@@ -18,8 +18,6 @@ from airflow_delta_provider.engine.opened import Opened, open_sides
 from airflow_delta_provider.engine.planning import SIDES, plan_ranges
 from airflow_delta_provider.engine.profile import profile_lines
 from airflow_delta_provider.engine.run import Outcome, reconcile
-
-KEY_BYTES_MAX = 64 * 1024
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,10 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def load_sign(path: str) -> Any:
-    """Return what signs a manifest with the private key in a PEM file. Raises: SignKeyError, InputPathError."""
-    from airflow_delta_provider.core.signing import envelope_signer, load_signer
+    """Return what signs a manifest with the key that ``--sign`` names. Raises: as ``read_signer``."""
+    from airflow_delta_provider.core.signing import envelope_signer
 
-    return envelope_signer(load_signer(read_input(path, "key", KEY_BYTES_MAX)))
+    return envelope_signer(read_signer(path))
 
 
 def outcome_form(outcome: Outcome) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from airflow_delta_provider.cli import output
-from airflow_delta_provider.cli.files import read_input, write_output
+from airflow_delta_provider.cli.files import KEY_BYTES_MAX, read_input, read_signer, write_output
 from airflow_delta_provider.cli.show import find_pair
 from airflow_delta_provider.core import log
 from airflow_delta_provider.core.anchor import (
@@ -33,17 +33,13 @@ from airflow_delta_provider.core.trust import (
     with_key_until,
 )
 
-KEY_BYTES_MAX = 64 * 1024
-
 
 def anchor(arguments: argparse.Namespace) -> int:
     """Sign how long a log is and what it holds; with ``--since``, prove that it extends an older anchor."""
-    from airflow_delta_provider.core.signing import load_signer
-
     store = open_store(arguments.store)
     pair_id = find_pair(store, arguments.pair)
     entries = log.read_log(store, pair_id)
-    signer = load_signer(read_input(arguments.sign, "key", KEY_BYTES_MAX))
+    signer = read_signer(arguments.sign)
     older = _older(arguments, pair_id)
     made = make_anchor(older.origin if older else arguments.origin or pair_id, entries)
     proof: list[str] = []

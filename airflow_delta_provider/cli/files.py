@@ -10,11 +10,15 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from airflow_delta_provider.core.errors import InputPathError
 
+if TYPE_CHECKING:
+    from airflow_delta_provider.core.signing.keys import Signer
+
 READ_BYTES_MAX = 64 * 2**20
+KEY_BYTES_MAX = 64 * 1024
 
 Write = Callable[[BinaryIO], None]
 
@@ -62,3 +66,14 @@ def read_input(path: str, what: str, bytes_max: int = READ_BYTES_MAX) -> bytes:
     if len(data) > bytes_max:
         raise InputPathError(f"{what} {path} has more than {bytes_max} bytes.", where=path)
     return data
+
+
+def read_signer(text: str) -> Signer:
+    """Return the signer that ``--sign`` names: a PEM file of a private key, or the address of a key in a service.
+
+    Raises: SignKeyError, KeyServiceError, InputPathError.
+    """
+    from airflow_delta_provider.core.signing import load_signer
+    from airflow_delta_provider.core.signing.service import ServiceSigner, is_service
+
+    return ServiceSigner(text) if is_service(text) else load_signer(read_input(text, "key", KEY_BYTES_MAX))

@@ -9,6 +9,9 @@ from typing import Any
 
 import airflow_delta_provider
 
+SIGN_HELP = (
+    "PEM file of a private key (Ed25519 or ECDSA P-256), or a key in a service: awskms:, gcpkms:, azurekms:, hv:"
+)
 CATEGORIES = ("added", "dropped", "value_diverged")
 PATCH_RULES = ("source_authoritative", "last_writer_wins", "flag_for_review")
 EXPORTS = ("jsonl", "json", "parquet", "csv", "html", "junit", "sql")
@@ -59,7 +62,7 @@ def _compare_commands(commands: Any) -> None:
     _store(run)
     run.add_argument("--shards", type=_positive, metavar="N", help="how many key ranges to aim for")
     run.add_argument("--workers", type=_positive, default=None, metavar="N", help="local processes")
-    run.add_argument("--sign", metavar="KEY", help="PEM file of a private key (Ed25519 or ECDSA P-256)")
+    run.add_argument("--sign", metavar="KEY", help=SIGN_HELP)
     run.add_argument("--profile", action="store_true", help="tell on stderr where the time went")
     _json(run)
     sweep = _add(commands, "sweep", "compare a data set with its own last sweep and publish what changed", "sweep")
@@ -67,7 +70,7 @@ def _compare_commands(commands: Any) -> None:
     _store(sweep)
     sweep.add_argument("--shards", type=_positive, metavar="N", help="how many key ranges to aim for")
     sweep.add_argument("--workers", type=_positive, default=None, metavar="N", help="local processes")
-    sweep.add_argument("--sign", metavar="KEY", help="PEM file of a private key (Ed25519 or ECDSA P-256)")
+    sweep.add_argument("--sign", metavar="KEY", help=SIGN_HELP)
     sweep.add_argument("--predecessor", metavar="DIGEST", help="refuse unless this is the newest generation")
     _json(sweep)
 
@@ -136,9 +139,7 @@ def _keeper_commands(commands: Any) -> None:
     anchor = _add(commands, "anchor", "sign how long a log is and what it holds, to be kept elsewhere", "evidence")
     anchor.add_argument("pair", metavar="PAIR", help="pair id, specification file or name")
     _store(anchor)
-    anchor.add_argument(
-        "--sign", required=True, metavar="KEY", help="PEM file of a private key (Ed25519 or ECDSA P-256)"
-    )
+    anchor.add_argument("--sign", required=True, metavar="KEY", help=SIGN_HELP)
     anchor.add_argument("--origin", metavar="TEXT", help="name of the log for its readers (the pair id)")
     anchor.add_argument(
         "--since", metavar="FILE", help="an older anchor, kept elsewhere: prove that the log extends it"

@@ -15,7 +15,9 @@ class DeltaSignerHook(BaseHook):
     """Open the private key that a connection of type ``delta_signer`` holds.
 
     The key is PEM text (Ed25519 or ECDSA P-256): the password of the connection, or its field ``private_key``. A key under
-    a passphrase has it in the field ``passphrase``. Line breaks may be written as ``\\n``.
+    a passphrase has it in the field ``passphrase``. Line breaks may be written as ``\\n``. Where the connection has a host,
+    that is the address of a key that stays in its service (``core.signing.service``), whose client finds its credentials
+    in the environment of the worker.
 
     :param signer_conn_id: the connection.
     """
@@ -33,16 +35,19 @@ class DeltaSignerHook(BaseHook):
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
         """Return which of Airflow's fields the form shows, and under which names."""
         return {
-            "hidden_fields": ["host", "schema", "login", "port"],
-            "relabeling": {"password": "Private key (PEM)"},
-            "placeholders": {"password": "-----BEGIN PRIVATE KEY-----\\n..."},
+            "hidden_fields": ["schema", "login", "port"],
+            "relabeling": {"host": "Key in a service", "password": "Private key (PEM)"},
+            "placeholders": {"host": "awskms:alias/deltas", "password": "-----BEGIN PRIVATE KEY-----\\n..."},
         }
 
     def get_conn(self) -> Signer:
-        """Return the signer. Raises: SignKeyError, whose text shows no key."""
+        """Return the signer. Raises: SignKeyError, whose text shows no key; KeyServiceError."""
         from airflow_delta_provider.core.signing import load_signer
+        from airflow_delta_provider.core.signing.service import ServiceSigner
 
         connection = self.get_connection(self.signer_conn_id)
+        if connection.host:
+            return ServiceSigner(connection.host)
         extra = connection.extra_dejson
         pem = connection.password or extra.get("private_key")
         if not pem:

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import transit_twin
 from airflow_runs import connection_text
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from signers import pem
@@ -248,3 +249,16 @@ def test_files_need_no_connection(tmp_path: Path):
     (tmp_path / "orders.csv").write_text("id,amount\n1,2\n")
     opened = open_side(SideSpec(path=str(tmp_path / "orders.csv")))
     assert [column.name for column in opened.columns] == ["id", "amount"]
+
+
+def test_a_signer_whose_key_stays_in_a_service_is_the_host_of_its_connection(connect, monkeypatch):
+    """The connection holds no secret then."""
+    with transit_twin.transit_twin() as twin:
+        monkeypatch.setenv("VAULT_ADDR", twin.url)
+        monkeypatch.setenv("VAULT_TOKEN", transit_twin.TOKEN)
+        connect(conn_type="delta_signer", host="hv:deltas")
+        ok, text = signer_hook().test_connection()
+        assert (ok, text.startswith("ed25519 key ")) == (True, True)
+        twin.status = 503
+        ok, text = signer_hook().test_connection()
+        assert (ok, "DELTA_SIGN_SERVICE" in text) == (False, True)

@@ -238,6 +238,16 @@ class SignKeyError(DeltaError):
     remedy: ClassVar[str] = "Give an Ed25519 or ECDSA P-256 private key in PEM, and its password if it has one."
 
 
+class KeyServiceError(DeltaError):
+    """The service that holds a signing key does not answer, refuses, or signs by another key."""
+
+    code: ClassVar[str] = "DELTA_SIGN_SERVICE"
+    remedy: ClassVar[str] = (
+        "Check that the service can be reached, and that these credentials may read and use the key."
+    )
+    retryable: ClassVar[bool] = True
+
+
 class OutputExistsError(DeltaError):
     """This run already published another manifest."""
 
