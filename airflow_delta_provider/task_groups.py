@@ -36,6 +36,7 @@ def reconcile(
     store_conn_id: str = STORE_CONN_ID,
     signer_conn_id: str | None = None,
     shards: int | None = None,
+    tasks: int | None = None,
     on_rerun: str = "reuse",
     outlets: Sequence[Any] = (),
     verify: bool = False,
@@ -55,6 +56,7 @@ def reconcile(
     :param spec: as of `PlanShardsOperator`.
     :param group_id: id of the group; the second reconciliation of a Dag needs another.
     :param shards: how many shards to aim for.
+    :param tasks: most mapped tasks, as of `PlanShardsOperator`.
     :param signer_conn_id: connection of the signing key; without it nothing is signed.
     :param on_rerun: as of `MergeManifestOperator`.
     :param outlets: assets whose events tell of the manifest, such as ``assets.manifest_asset("orders")``.
@@ -67,7 +69,7 @@ def reconcile(
     shared: dict[str, Any] = {"merge_task_id": merge_task_id, "store_conn_id": store_conn_id}
     more = dict(shard_args or {})
     with group:
-        plan = PlanShardsOperator(task_id="plan", spec=spec, shards=shards, **shared)
+        plan = PlanShardsOperator(task_id="plan", spec=spec, shards=shards, tasks=tasks, on_rerun=on_rerun, **shared)
 
         @task_group(group_id="shards")
         def each_shard(shard: Any) -> Any:

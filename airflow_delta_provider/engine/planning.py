@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -71,3 +73,13 @@ def sampled_keys(opened: Opened, name: str, rows: int) -> list[bytes]:
         arrays = [array.filter(mask) for array in arrays]
     keys = stream.key_bytes(arrays, carriers, opened.layout(name, opened.key_range))
     return [key for key in keys.to_pylist() if key in opened.key_range]
+
+
+def grouped(ranges: Sequence[KeyRange], groups_max: int | None) -> list[list[KeyRange]]:
+    """Share neighbouring ranges out to at most so many groups, of sizes that differ by one at most.
+
+    Ranges are cut to about equal work, so groups of as many ranges are too.
+    """
+    count = len(ranges) if groups_max is None else min(len(ranges), groups_max)
+    edges = [len(ranges) * number // count for number in range(count + 1)]
+    return [list(ranges[first:last]) for first, last in pairwise(edges)]

@@ -6,10 +6,13 @@ step leaves for the next lies in the work folder of the run (docs/format.md, S10
 
 from __future__ import annotations
 
+import hashlib
+import json
 import platform
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -21,28 +24,31 @@ from airflow_delta_provider.core import documents
 from airflow_delta_provider.core.errors import (
     DiskLimitError,
     InputShardError,
-    LimitError,
     MergeContextError,
     MergeGapError,
     RecordLimitError,
-    SideChangedError,
-    WallLimitError,
 )
 from airflow_delta_provider.core.manifest import Merged, MergeInput, merge_manifests
 from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import Spec
-from airflow_delta_provider.core.store import blobs
 from airflow_delta_provider.core.store.publish import Publication, Receipt, Sign, publish
-from airflow_delta_provider.core.submanifest import Shared, build_sub_manifest, shared_of
 from airflow_delta_provider.engine.opened import OpenSide, open_sides
-from airflow_delta_provider.engine.planning import SIDES, plan_ranges
-from airflow_delta_provider.engine.recheck import LOOKS, compare_settled, settled_form
-from airflow_delta_provider.engine.run import plain
+from airflow_delta_provider.engine.pieces import (
+    Clock,
+    build_piece,
+    check_time,
+    compare_piece,
+    compared_whole,
+    raws_of,
+    shared_by,
+)
+from airflow_delta_provider.engine.planning import SIDES, grouped, plan_ranges
+from airflow_delta_provider.engine.recheck import settled_form
+from airflow_delta_provider.engine.resume import Results
+from airflow_delta_provider.engine.run import open_binary
 from airflow_delta_provider.engine.work import Plan, Shard, Work, read_shards, write_plan
 
 HOLES_SHOWN = 3
-Clock = Callable[[], float]
-"""Seconds since 1970, as ``time.time``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +61,16 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A compared shard: the digest of its raw comparison, and its counts by name."""
+    """A compared shard: the digest of its raw comparison, and its counts by name.
+
+    ``reused`` is how many of its pieces an earlier try of the run had finished, of ``len(shard.pieces)``.
+    """
 
     digest: str
     shard: Shard
     records: int
     population: Mapping[str, Any]
+    reused: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,26 +98,28 @@ def plan(
     hmac_key: HmacKey | None = None,
     shards: int | None = None,
     shards_max: int | None = None,
+    on_rerun: str = "reuse",
     clock: Clock = time.time,
 ) -> Planned:
     """Cut the key space of both sides into shards and store one document for each.
 
-    A specification that gives rows or a count gets larger shards where it would have more than ``shards_max``.
-    Raises: LimitError (DELTA_LIMIT) for ``bounds`` or ``shards`` of more than that; every refusal of ``open_sides``.
+    Where there would be more than ``shards_max``, each takes several neighbouring pieces. Under ``on_rerun="reuse"`` a
+    run that was planned before, by the same specification, keeps its plan, and no side is asked.
+    Raises: every refusal of ``open_sides``.
     """
-    with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
-        ranges = plan_ranges(opened, count=shards)
-        if shards_max is not None and len(ranges) > shards_max and shards is None and spec.shard_bounds is None:
-            ranges = plan_ranges(opened, count=shards_max)  # a number to aim for, not bounds that somebody gave
-        if shards_max is not None and len(ranges) > shards_max:
-            raise LimitError(
-                f"the plan has {len(ranges)} shards, {shards_max} are possible here: plan larger ones"
-                " (shards.rows or shards.count of the specification).",
-                where="shards",
-            )
-        planned_ms = None if spec.limits.max_seconds is None else round(clock() * 1000)
-        digests = write_plan(work, spec, opened.shared, ranges, planned_ms)
-        return Planned(digests, {name: opened.side(name).estimate_rows() for name in SIDES})
+    results = Results(work)
+    request = hashlib.sha256(json.dumps([spec.form, shards, shards_max], sort_keys=True).encode()).hexdigest()
+    found = results.of_plan(request) if on_rerun == "reuse" else None
+    if found is None:
+        with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
+            pieces = grouped(plan_ranges(opened, count=shards), shards_max)
+            planned_ms = None if spec.limits.max_seconds is None else round(clock() * 1000)
+            digest, planned = write_plan(work, spec, opened.shared, pieces, planned_ms, on_rerun)
+            rows = {name: opened.side(name).estimate_rows() for name in SIDES}
+        found = {"plan": digest, "request": request, "rows_estimate": rows, "shards": planned}
+        if on_rerun == "reuse":
+            results.leave_plan(found)
+    return Planned(found["shards"], found["rows_estimate"])
 
 
 def compare(
@@ -118,36 +130,35 @@ def compare(
     key_of: Callable[[Spec], HmacKey | None] = lambda spec: None,
     clock: Clock = time.time,
 ) -> Compared:
-    """Compare one planned shard and store its raw comparison.
+    """Compare one planned shard and store its raw comparison, piece by piece; what an earlier try finished stands.
 
     ``key_of`` gives the key of keyed digests where a specification does not take it from the environment.
     Raises: InputShardError (DELTA_INPUT_SHARD) where no such shard was planned; SideChangedError (DELTA_SIDE_CHANGED)
     where the sides no longer have the columns that were planned; every refusal of ``compare_shard``.
     """
-    started = clock()
     (shard,) = read_shards(work, [shard_digest])
-    spec = shard.plan.spec
-    with (
-        tempfile.TemporaryDirectory(prefix="delta-shard-") as folder,
-        open_sides(spec, open_side, hmac_key=key_of(spec)) as opened,
-        (Path(folder) / "shard.raw").open("w+b") as raw,
-    ):
-        if opened.shared.identity != shard.plan.identity:
-            raise SideChangedError("the columns of a side changed between plan and read.")
-        facts = compare_settled(
-            opened,
-            lambda: open_sides(spec, open_side, hmac_key=key_of(spec)),
-            shard.key_range,
-            raw,
-            progress=lambda source_rows, target_rows: _check_time(shard.plan, clock),
-            folder=folder,
-            records_max=spec.limits.max_discrepancies,
-        )
-        raw.flush()
-        digest = work.put(raw)
-        note = _shard_note(started, clock(), [plain(opened.side(name).facts()) for name in SIDES])
-        work.note(shard_digest, {**note, **{name: facts[name] for name in LOOKS if name in facts}})
-    return Compared(digest, shard, facts["records"], facts["population"])
+    results = Results(work)
+    whole = results.of_comparison(shard.digest, shard.plan.digest)
+    reused = len(shard.pieces)
+    if whole is None:
+        several = len(shard.pieces) > 1
+        found = [results.of_comparison(shard.digest, shard.plan.digest, n) if several else None for n in range(reused)]
+        reused = sum(one is not None for one in found)
+        spec = shard.plan.spec
+        reopen = partial(open_sides, spec, open_side, hmac_key=key_of(spec))
+        with ExitStack() as stack:
+            opened = None
+            for number, piece in enumerate(shard.pieces):
+                if found[number] is not None:
+                    continue
+                if opened is None:
+                    opened = stack.enter_context(reopen())
+                found[number] = compare_piece(opened, reopen, shard, piece, work, clock)
+                if several:
+                    results.leave_comparison(shard.digest, found[number] or {}, number)
+        whole = compared_whole(work, shard, [one for one in found if one is not None])
+        results.leave_comparison(shard.digest, whole)
+    return Compared(whole["digest"], shard, whole["records"], whole["population"], reused)
 
 
 def build(shard_digest: str, comparison: str, work: Work) -> Built:
@@ -156,18 +167,28 @@ def build(shard_digest: str, comparison: str, work: Work) -> Built:
     Raises: InputShardError (DELTA_INPUT_SHARD) where the raw comparison is gone, cut, or of another shard; DiskLimitError.
     """
     (shard,) = read_shards(work, [shard_digest])
-    shared = _shared(work, shard.plan)
-    with tempfile.TemporaryDirectory(prefix="delta-shard-") as folder:
-        raw_path, body_path = Path(folder) / "shard.raw", Path(folder) / "body.jsonl"
-        work.fetch(comparison, raw_path)
-        with raw_path.open("rb") as raw, body_path.open("w+b") as body:
-            sub = build_sub_manifest(raw, shared, body, bytes_max=shard.plan.spec.limits.max_bytes)
-            if documents.parse_manifest(sub.manifest)["key_range"] != shard.key_range.document():
-                raise InputShardError("the raw comparison is of another shard.", where=shard_digest)
-            body.flush()
-            work.put(body)
-    work.put(sub.summary)
-    return Built(work.put(sub.manifest), shard, sub.facts.records)
+    results = Results(work)
+    found = results.of_build(shard.digest, shard.plan.digest, comparison)
+    if found is None:
+        with tempfile.TemporaryDirectory(prefix="delta-shard-") as folder:
+            raws, shared = raws_of(work, shard, comparison), shared_by(work, shard.plan)
+            subs = [
+                build_piece(work, shard, shared, Path(folder), *both) for both in zip(shard.pieces, raws, strict=True)
+            ]
+            manifest, summary, body_path = subs[0]
+            if len(subs) > 1:
+                body_path = Path(folder) / "body.jsonl"
+                inputs = [MergeInput(one[0], one[1], partial(open_binary, one[2])) for one in subs]
+                with body_path.open("w+b") as out:
+                    merged = merge_manifests(inputs, out)
+                manifest, summary = merged.manifest, merged.summary
+            with body_path.open("rb") as body:
+                work.put(body)
+            work.put(summary)
+            records = documents.parse_manifest(manifest)["body"]["records"]
+            found = {"comparison": comparison, "digest": work.put(manifest), "records": records}
+        results.leave_build(shard.digest, found)
+    return Built(found["digest"], shard, found["records"])
 
 
 def merge(
@@ -205,7 +226,10 @@ def merge(
         sidecar = {**_sidecar(work, planned, inputs, clock), **(facts or {})}
         publication = _publication(merged, work, planned[0].plan, body, sidecar)
         receipt = publish(work.store, publication, sign=sign, slot_hex=slot_hex, on_rerun=on_rerun)
-    work.finish(shards, parts, receipt.manifest, keep={planned[0].plan.digest, *shards})
+    keep = {planned[0].plan.digest, *shards}
+    if planned[0].plan.on_rerun == "reuse":
+        keep |= Results(work).finish(planned[0].plan.digest, shards, receipt.manifest)
+    work.finish(shards, parts, receipt.manifest, keep=keep)
     return Published(receipt.manifest, receipt)
 
 
@@ -269,27 +293,11 @@ def _check_limits(the_plan: Plan, inputs: Sequence[_Part], clock: Clock) -> None
         )
     if limits.max_bytes is not None and sum(one.document["body"]["bytes"] for one in inputs) > limits.max_bytes:
         raise DiskLimitError(f"the body is larger than {limits.max_bytes} bytes.", where="limits.max_bytes")
-    _check_time(the_plan, clock)
-
-
-def _check_time(the_plan: Plan, clock: Clock) -> None:
-    """Refuse beyond ``max_seconds`` after the plan was made, whoever works when."""
-    max_seconds = the_plan.spec.limits.max_seconds
-    if max_seconds is None or the_plan.planned_ms is None:
-        return
-    if clock() > the_plan.planned_ms / 1000 + max_seconds:
-        raise WallLimitError(
-            f"the plan was made more than {max_seconds} s ago; a new run plans anew.", where="limits.max_seconds"
-        )
-
-
-def _shared(work: Work, the_plan: Plan) -> Shared:
-    parts = [blobs.get_blob(work.store, the_plan.documents[name]) for name in ("schema", "contract", "structure")]
-    return shared_of(parts[0], parts[1], parts[2], dict(the_plan.pair))
+    check_time(the_plan, clock)
 
 
 def _publication(merged: Merged, work: Work, the_plan: Plan, body: BinaryIO, sidecar: Mapping[str, Any]) -> Publication:
-    shared, counts_only = _shared(work, the_plan), the_plan.spec.detail == "counts"
+    shared, counts_only = shared_by(work, the_plan), the_plan.spec.detail == "counts"
     return Publication(
         manifest=merged.manifest,
         schema=shared.schema,
@@ -302,17 +310,9 @@ def _publication(merged: Merged, work: Work, the_plan: Plan, body: BinaryIO, sid
     )
 
 
-def _shard_note(started: float, ended: float, sides: list[Any]) -> dict[str, Any]:
-    return {
-        "host": platform.node(),
-        "ms": round((ended - started) * 1000),
-        "sides": [{"facts": facts, "side": name} for name, facts in zip(SIDES, sides, strict=True)],
-        "started_ms": round(started * 1000),
-    }
-
-
 def _sidecar(work: Work, planned: Sequence[Shard], inputs: Sequence[_Part], clock: Clock) -> dict[str, Any]:
-    notes = [work.noted(shard.digest) for shard in planned]
+    results = Results(work)
+    notes = [results.of_comparison(shard.digest, shard.plan.digest) for shard in planned]
     now_ms = round(clock() * 1000)
     started_ms = min((note["started_ms"] for note in notes if note), default=now_ms)
     return {

@@ -26,8 +26,8 @@ from airflow_delta_provider.core.store import blobs
 from airflow_delta_provider.core.store.publish import Sign
 from airflow_delta_provider.core.sweeppublish import SweepReceipt, publish_sweep
 from airflow_delta_provider.engine.opened import OpenSide
+from airflow_delta_provider.engine.pieces import Clock
 from airflow_delta_provider.engine.run import plain
-from airflow_delta_provider.engine.steps import Clock
 from airflow_delta_provider.engine.sweep_open import open_sweep
 from airflow_delta_provider.engine.sweep_plan import plan_sweep_ranges
 from airflow_delta_provider.engine.sweep_shard import Packs, sweep_shard

@@ -17,7 +17,7 @@ from airflow_delta_provider.core.errors import (
     StoreConflictError,
     StoreMissingError,
 )
-from airflow_delta_provider.core.plan import KeyRange
+from airflow_delta_provider.core.plan import KeyRange, tile
 from airflow_delta_provider.core.spec import Spec, parse_spec
 from airflow_delta_provider.core.store import blobs, layout
 from airflow_delta_provider.core.store.store import Store
@@ -37,7 +37,8 @@ class Plan:
 
     Shape: ``spec`` is the specification as it was rendered, ``${ENV}`` unreplaced, so that it holds no secret;
     ``documents`` has the digests of ``schema``, ``contract`` and ``structure``; ``identity`` is that of `Shared`;
-    ``shards`` is how many there are; ``planned_ms`` when the plan was made, None without a limit of time.
+    ``shards`` is how many there are; ``planned_ms`` when the plan was made, None without a limit of time; ``on_rerun``
+    what a rerun does, as of ``steps.merge``.
     """
 
     digest: str
@@ -47,17 +48,22 @@ class Plan:
     identity: str
     shards: int
     planned_ms: int | None
+    on_rerun: str
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One planned shard: its place in the plan, counted from 0, its key range, and the range for people."""
+    """One planned shard: its place in the plan, counted from 0, its key range, and the range for people.
+
+    ``pieces`` tile the range: a shard of several is compared piece by piece, and a retry keeps the finished ones.
+    """
 
     digest: str
     plan: Plan
     number: int
     key_range: KeyRange
     label: str
+    pieces: Sequence[KeyRange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +148,18 @@ class Work:
         return layout.work_path(self.slot_hex, hashlib.sha256(kind + about.encode()).hexdigest())
 
 
-def write_plan(work: Work, spec: Spec, shared: Shared, ranges: Sequence[KeyRange], planned_ms: int | None) -> list[str]:
-    """Store the shared documents, the plan and its shards; return the digests of the shards in key order."""
+def write_plan(
+    work: Work,
+    spec: Spec,
+    shared: Shared,
+    shards: Sequence[Sequence[KeyRange]],
+    planned_ms: int | None,
+    on_rerun: str,
+) -> tuple[str, list[str]]:
+    """Store the shared documents, the plan and its shards; return the digests of the plan, and of the shards in key order.
+
+    ``shards`` holds the pieces of each shard, in key order.
+    """
     named = {name: blobs.put_blob(work.store, getattr(shared, name)) for name in ("schema", "contract", "structure")}
     plan = work.put(
         jsonc.dumps(
@@ -151,27 +167,29 @@ def write_plan(work: Work, spec: Spec, shared: Shared, ranges: Sequence[KeyRange
                 "documents": named,
                 "format": PLAN_FORMAT,
                 "identity": shared.identity,
+                "on_rerun": on_rerun,
                 "pair": dict(shared.context.pair),
                 "planned_ms": planned_ms,
-                "shards": len(ranges),
+                "shards": len(shards),
                 "spec": json.dumps(spec.form),
             }
         )
     )
-    return [
-        work.put(
-            jsonc.dumps(
-                {
-                    "format": SHARD_FORMAT,
-                    "key_range": key_range.document(),
-                    "label": key_range.label(shared.key_types),
-                    "number": number,
-                    "plan": plan,
-                }
-            )
-        )
-        for number, key_range in enumerate(ranges)
-    ]
+    return plan, [work.put(_shard_bytes(plan, number, pieces, shared)) for number, pieces in enumerate(shards)]
+
+
+def _shard_bytes(plan: str, number: int, pieces: Sequence[KeyRange], shared: Shared) -> bytes:
+    key_range = KeyRange(pieces[0].lower, pieces[-1].upper)
+    return jsonc.dumps(
+        {
+            "cuts": [piece.document()["lower"] for piece in pieces[1:]],
+            "format": SHARD_FORMAT,
+            "key_range": key_range.document(),
+            "label": key_range.label(shared.key_types),
+            "number": number,
+            "plan": plan,
+        }
+    )
 
 
 def read_shards(work: Work, digests: Iterable[str]) -> list[Shard]:
@@ -179,22 +197,24 @@ def read_shards(work: Work, digests: Iterable[str]) -> list[Shard]:
     plans: dict[str, Plan] = {}
     shards = []
     for digest in digests:
-        found = _document(work, digest, SHARD_FORMAT)
+        found = read_document(work, digest, SHARD_FORMAT)
         if found["plan"] not in plans:
             plans[found["plan"]] = _read_plan(work, found["plan"])
         bounds = [found["key_range"][side] for side in ("lower", "upper")]
         key_range = KeyRange(*(None if bound is None else bytes.fromhex(bound) for bound in bounds))
-        shards.append(Shard(digest, plans[found["plan"]], found["number"], key_range, found["label"]))
+        pieces = tile(key_range, [bytes.fromhex(cut) for cut in found["cuts"]])
+        shards.append(Shard(digest, plans[found["plan"]], found["number"], key_range, found["label"], pieces))
     return shards
 
 
 def _read_plan(work: Work, digest_hex: str) -> Plan:
-    found = _document(work, digest_hex, PLAN_FORMAT)
-    members = ("documents", "pair", "identity", "shards", "planned_ms")
+    found = read_document(work, digest_hex, PLAN_FORMAT)
+    members = ("documents", "pair", "identity", "shards", "planned_ms", "on_rerun")
     return Plan(digest_hex, parse_spec(json.loads(found["spec"])), *(found[member] for member in members))
 
 
-def _document(work: Work, digest_hex: str, kind: str) -> dict[str, Any]:
+def read_document(work: Work, digest_hex: str, kind: str) -> dict[str, Any]:
+    """Return a document of the work folder. Raises: InputShardError where it is gone or of another format, InputDigestError."""
     try:
         found = jsonc.loads(work.get(digest_hex))
     except (InputDigestError, InputShardError):

@@ -1,8 +1,9 @@
 """Plan, compare, build and merge: the tasks that turn two tables into one published manifest.
 
-Each of them may be retried or cleared at any time. The merge clears the work folder of the run but for the plan, so that a
-comparison that is cleared later reads both sides again, and a merge that is repeated returns what it had published; to
-merge anew, clear the run from its plan on. Two merges of one run never publish two manifests unless ``on_rerun`` says so.
+Each of them may be retried or cleared at any time, and what a try of the run has finished is not computed again. The merge
+clears the work folder of the run but for the plan and a list of results. Under ``on_rerun="reuse"`` a finished run that is
+cleared returns what it had published and asks no side; under ``recompute`` and ``refuse`` it plans and compares anew. Two
+merges of one run never publish two manifests unless ``on_rerun`` says so.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ class PlanShardsOperator(DeltaOperator):
 
     :param spec: the reconciliation: a map as in a specification file, or the name of a YAML file beside the Dag
         (templated, every text in it: ``table``, ``query``, ``filter``, ``key_range`` may use the data interval or params).
-    :param shards: how many shards to aim for; without it the specification's ``shards`` decide.
+    :param shards: how many shards to aim for; without it the specification's ``shards`` decide. Where they are more than
+        ``tasks``, each task takes several neighbouring ones, piece by piece.
+    :param tasks: most mapped tasks, by default ``[core] max_map_length``, beyond which Airflow would refuse.
+    :param on_rerun: as of `MergeManifestOperator`; ``reuse`` keeps the plan of the run when the task is cleared.
     :return: digests of the planned shards in key order, for ``expand``.
-    :raises AirflowFailException: a refusal, such as DELTA_SPEC_FIELD, or DELTA_LIMIT beyond ``[core] max_map_length``.
+    :raises AirflowFailException: a refusal, such as DELTA_SPEC_FIELD.
     """
 
     template_fields: Sequence[str] = ("spec", "store_conn_id")
@@ -37,10 +41,20 @@ class PlanShardsOperator(DeltaOperator):
     template_ext: Sequence[str] = (".yaml", ".yml")
     ui_color = "#dce9f5"
 
-    def __init__(self, *, spec: Mapping[str, Any] | str, shards: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        spec: Mapping[str, Any] | str,
+        shards: int | None = None,
+        tasks: int | None = None,
+        on_rerun: str = "reuse",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.spec = spec
         self.shards = shards
+        self.tasks = tasks
+        self.on_rerun = on_rerun
 
     def execute(self, context: Context) -> list[str]:
         """Plan, and store the shards."""
@@ -49,14 +63,15 @@ class PlanShardsOperator(DeltaOperator):
         from airflow_delta_provider.hooks.sides import open_side
 
         with refusals_fail_without_retry(), log_group(self.log, "Plan shards"):
-            spec = spec_of(self.spec)
+            spec, most = spec_of(self.spec), conf.getint("core", "max_map_length")
             planned = steps.plan(
                 spec,
                 self.work(context),
                 open_side,
                 hmac_key=hmac_key_for(spec),
                 shards=self.shards,
-                shards_max=conf.getint("core", "max_map_length"),
+                shards_max=most if self.tasks is None else min(self.tasks, most),
+                on_rerun=self.on_rerun,
             )
             rows = {name: "?" if count is None else count for name, count in planned.rows_estimate.items()}
             self.log.info(
@@ -100,6 +115,9 @@ class CompareShardOperator(DeltaOperator):
                 rows["target"]["rows"],
                 compared.records,
             )
+            if compared.reused:
+                pieces = len(shard.pieces)
+                self.log.info("%d of %d pieces were finished by an earlier try of this run", compared.reused, pieces)
         return compared.digest
 
 

@@ -17,7 +17,6 @@ from airflow_delta_provider.core.errors import (
     DiskLimitError,
     InputDigestError,
     InputShardError,
-    LimitError,
     MergeContextError,
     MergeGapError,
     OutputExistsError,
@@ -35,7 +34,7 @@ from airflow_delta_provider.core.store.slots import run_slot
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.engine import steps
 from airflow_delta_provider.engine.run import reconcile
-from airflow_delta_provider.engine.work import Work
+from airflow_delta_provider.engine.work import Work, read_shards
 
 SLOT = run_slot("dag", "run", "merge", -1)
 
@@ -67,7 +66,7 @@ def spec_of(folder: Path, **members: Any) -> Spec:
 
 def run_steps(spec: Spec, store: Store, *, shards: int | None = None, **options: Any) -> steps.Published:
     work = Work(store, SLOT)
-    planned = steps.plan(spec, work, open_side, shards=shards)
+    planned = steps.plan(spec, work, open_side, shards=shards, on_rerun=options.get("on_rerun", "reuse"))
     return steps.merge(planned.shards, built_parts(planned.shards, work), work, slot_hex=SLOT, **options)
 
 
@@ -100,13 +99,13 @@ def test_empty_tables_give_an_empty_manifest(tmp_path):
 
 @pytest.mark.parametrize("detail", ["values", "counts"])
 def test_a_finished_run_leaves_only_its_plan_under_work(tmp_path, spec, detail):
-    """Raw comparisons and bodies go after the merge; the plan and a receipt stay, so that any step may run again."""
+    """Raw comparisons and bodies go; plan, receipt and a list of results stay, so that any step may run again."""
     store = MemoryStore()
     work = Work(store, SLOT)
     planned = steps.plan(spec_of(tmp_path, detail=detail), work, open_side)
     steps.merge(planned.shards, built_parts(planned.shards, work), work, slot_hex=SLOT)
     left = [path.rsplit("/", 1)[-1] for path in store.list(layout.work_folder(SLOT))]
-    assert len(left) == 5
+    assert len(left) == 7
     assert set(planned.shards) < set(left)
 
 
@@ -252,10 +251,14 @@ def test_a_stored_plan_holds_no_secret(tmp_path, spec, monkeypatch):
     assert steps.merge(planned.shards, built_parts(planned.shards, work), work, slot_hex=SLOT).manifest
 
 
-def test_more_shards_than_can_be_mapped_refuse(spec):
-    """Airflow would fail with a message that says nothing of shards."""
-    with pytest.raises(LimitError, match="the plan has 5 shards, 4 are possible here"):
-        steps.plan(spec, Work(MemoryStore(), SLOT), open_side, shards=5, shards_max=4)
+def test_more_shards_than_can_be_mapped_are_pieces_of_fewer(spec):
+    """Airflow refuses beyond its limit; seven pieces in three tasks give the manifest of one piece."""
+    whole = reconcile(spec, MemoryStore(), open_side, shards=1)
+    work = Work(MemoryStore(), SLOT)
+    planned = steps.plan(spec, work, open_side, shards=7, shards_max=3)
+    assert [len(shard.pieces) for shard in read_shards(work, planned.shards)] == [2, 2, 3]
+    parts = built_parts(planned.shards, work)
+    assert steps.merge(planned.shards, parts, work, slot_hex=SLOT).manifest == whole.receipt.manifest
 
 
 @pytest.mark.parametrize(
@@ -293,10 +296,10 @@ def test_max_seconds_counts_from_the_plan(tmp_path, spec):
 def test_a_rerun_over_other_data_follows_its_policy(tmp_path, spec, on_rerun, manifests):
     """Airflow reruns a whole run under the same id; what it published before does not silently change."""
     store = MemoryStore()
-    first = run_steps(spec, store)
+    first = run_steps(spec, store, on_rerun=on_rerun)
     write_table(tmp_path / "new.db", [(number, number) for number in range(100)])
     second = run_steps(spec, store, on_rerun=on_rerun)
-    assert second.receipt.reused is (on_rerun == "reuse")
+    assert (second.receipt is None) is (on_rerun == "reuse")
     assert (second.manifest == first.manifest) is (on_rerun == "reuse")
     assert log_kinds(store).count("manifest") == manifests
 
@@ -304,7 +307,7 @@ def test_a_rerun_over_other_data_follows_its_policy(tmp_path, spec, on_rerun, ma
 def test_a_rerun_may_refuse(tmp_path, spec):
     """For those who want a person to look."""
     store = MemoryStore()
-    run_steps(spec, store)
+    run_steps(spec, store, on_rerun="refuse")
     write_table(tmp_path / "new.db", [])
     with pytest.raises(OutputExistsError):
         run_steps(spec, store, on_rerun="refuse")
