@@ -16,6 +16,7 @@ from airflow_delta_provider.core.values import canonical_values
 WIDE_INT = pa.decimal256(76, 0)
 WIDE_STAMP = pa.decimal128(38, 0)
 NS_PER = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+INT64_MAX = 2**63 - 1
 US_PER = {"s": 10**6, "ms": 10**3, "us": 1}
 
 
@@ -28,6 +29,8 @@ def unified(columns: Sequence[pa.Array]) -> list[pa.Array]:
     if len(types) <= 1:
         return list(columns)
     target = _common(types)
+    if pa.types.is_timestamp(target) and not all(_fits_us(column) for column in columns):
+        target = WIDE_STAMP
     return [column if column.type == target else _converted(column, target) for column in columns]
 
 
@@ -83,6 +86,15 @@ def _stamp(column: pa.Array, target: pa.DataType) -> pa.Array:
         raise ValueRangeError("infinite time stamps stand beside ones that 64 bits cannot hold.")
     factor = pa.scalar(Decimal(NS_PER[column.type.unit]), pa.decimal128(10, 0))
     return pc.multiply(counts.cast(pa.decimal128(19, 0)), factor).cast(target)
+
+
+def _fits_us(column: pa.Array) -> bool:
+    """Tell whether 64 bits hold all finite time stamps of a column, which is none of nanoseconds, as microseconds."""
+    most = INT64_MAX // US_PER[column.type.unit]
+    counts = column.view(pa.int64())
+    infinite = pc.or_(pc.equal(counts, TIMESTAMP_INFINITY), pc.equal(counts, TIMESTAMP_MINUS_INFINITY))
+    far = pc.or_(pc.greater(counts, most), pc.less(counts, -most))
+    return not pc.any(pc.and_(far, pc.invert(infinite))).as_py()
 
 
 def _textual(kind: Any) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from airflow_delta_provider._compat import AirflowException, BaseHook
 from airflow_delta_provider.core.errors import SideSchemeError, SpecValueError
@@ -19,6 +20,17 @@ POSTGRES_IGNORED = frozenset(
     | {"sqlalchemy_scheme", "sqlalchemy_query", "azure_conn_id", "region_name"}
 )
 """Extras of a PostgreSQL connection that are for Airflow's hook and not for the server."""
+MYSQL_IGNORED = frozenset({"cursor", "client", "aws_conn_id", "region_name", "sqlalchemy_scheme", "sqlalchemy_query"})
+"""Extras of a MySQL connection by which Airflow's hook picks a driver, its cursors, or who asks for an IAM token."""
+MYSQL_TLS = {
+    "ca": "ssl_ca",
+    "cert": "ssl_cert",
+    "key": "ssl_key",
+    "check_hostname": "ssl_verify_identity",
+    "verify_mode": "ssl_verify_cert",
+    "mode": "ssl_mode",
+}
+"""Members of a MySQL connection's extra ``ssl``, and the parameters that they mean."""
 
 
 def open_side(spec: SideSpec) -> Side:
@@ -138,12 +150,61 @@ def _mysql(connection: Any, spec: SideSpec) -> Side:
 
 
 def mysql_address(connection: Any) -> str:
-    """Return the address of a MySQL or MariaDB server, every part percent-encoded."""
+    """Return the address of a MySQL or MariaDB server, every part percent-encoded, with what its extras say.
+
+    Raises: SpecValueError (DELTA_SPEC_VALUE) for an extra that is not known here: one that is dropped in silence could be
+    what protects the line.
+    """
     login = quote(connection.login or "", safe="")
     password = f":{quote(connection.password, safe='')}" if connection.password else ""
     port = f":{connection.port}" if connection.port else ""
     user = f"{login}{password}@" if login or password else ""
-    return f"mysql://{user}{connection.host or 'localhost'}{port}/{quote(connection.schema or '', safe='')}"
+    said = _mysql_extras(connection.extra_dejson)
+    query = f"?{urlencode(said, quote_via=quote, safe='')}" if said else ""
+    return f"mysql://{user}{connection.host or 'localhost'}{port}/{quote(connection.schema or '', safe='')}{query}"
+
+
+def _mysql_extras(extra: dict[str, Any]) -> dict[str, str]:
+    """Return the parameters of an address that a connection's extras mean; ``ssl`` may be a map, or its JSON text."""
+    from airflow_delta_provider.adapters.dialects.mysql_connect import PARAMETERS
+
+    said: dict[str, Any] = {}
+    for name, value in extra.items():
+        if name in MYSQL_IGNORED or value is None:
+            continue
+        if name not in (*PARAMETERS, "statement_timeout_s"):
+            raise SpecValueError(
+                f"the connection's extra {name!r} is no parameter of a MySQL connection here.", where="conn_id"
+            )
+        if name == "ssl" and isinstance(value, str) and value.strip().startswith("{"):
+            value = _json_map(value)
+        said |= _mysql_tls(value) if name == "ssl" and isinstance(value, dict) else {name: value}
+    for name, value in said.items():
+        if not isinstance(value, str | bool | int | float):
+            raise SpecValueError(f"the connection's extra {name!r} is neither a text nor a number.", where="conn_id")
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in said.items()}
+
+
+def _json_map(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise SpecValueError("the connection's extra 'ssl' is no JSON.", where="conn_id") from None
+
+
+def _mysql_tls(members: dict[str, Any]) -> dict[str, Any]:
+    """Return what the map ``ssl`` of a MySQL connection means; a host's name is checked unless it says otherwise."""
+    unknown = sorted(members.keys() - MYSQL_TLS.keys())
+    if unknown:
+        raise SpecValueError(
+            f"the connection's extra ssl has a member {unknown[0]!r}; known are {', '.join(MYSQL_TLS)}.",
+            where="conn_id",
+        )
+    said = {MYSQL_TLS[name]: value for name, value in members.items()}
+    if "ssl_verify_cert" in said and not isinstance(said["ssl_verify_cert"], bool):
+        said["ssl_verify_cert"] = str(said["ssl_verify_cert"]).lower() not in ("none", "0", "false", "no")
+    checked = "ssl_ca" in said and said.get("ssl_verify_cert", True)
+    return {"ssl": True, "ssl_verify_identity": bool(checked)} | said
 
 
 def _file(connection: Any, spec: SideSpec) -> str:

@@ -210,6 +210,49 @@ def test_mysql_gets_an_encoded_address(connect):
     assert mysql_address(BaseHook.get_connection("it")) == "mysql://me@db/shop"
 
 
+@pytest.mark.parametrize(
+    ("extra", "query"),
+    [
+        ({}, ""),
+        ({"charset": "utf8", "cursor": "sscursor", "local_infile": False}, "?charset=utf8&local_infile=false"),
+        ({"ssl_mode": "REQUIRED", "read_timeout": 30}, "?ssl_mode=REQUIRED&read_timeout=30"),
+        ({"unix_socket": "/run/my sql.sock"}, "?unix_socket=%2Frun%2Fmy%20sql.sock"),
+        (
+            {"ssl": {"ca": "/a.pem", "cert": "/c.pem", "key": "/k.pem"}},
+            "?ssl=true&ssl_verify_identity=true&ssl_ca=%2Fa.pem&ssl_cert=%2Fc.pem&ssl_key=%2Fk.pem",
+        ),
+        (
+            {"ssl": '{"ca": "/a.pem", "check_hostname": false}'},
+            "?ssl=true&ssl_verify_identity=false&ssl_ca=%2Fa.pem",
+        ),
+        (
+            {"ssl": {"ca": "/a.pem", "verify_mode": "none"}},
+            "?ssl=true&ssl_verify_identity=false&ssl_ca=%2Fa.pem&ssl_verify_cert=false",
+        ),
+    ],
+)
+def test_extras_of_a_mysql_connection_reach_its_address(extra, query, connect):
+    """What protects the line, and what limits it, is never dropped on the way."""
+    from airflow.sdk import BaseHook
+
+    from airflow_delta_provider.hooks.sides import mysql_address
+
+    connect(conn_type="mysql", host="db", login="me", schema="shop", extra=extra)
+    assert mysql_address(BaseHook.get_connection("it")) == f"mysql://me@db/shop{query}"
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [({"sslmode": "require"}, "sslmode"), ({"iam": True}, "iam"), ({"init_command": "SET x = 1"}, "init_command"),
+     ({"ssl": {"cipher": "AES"}}, "cipher"), ({"ssl": "{ca"}, "ssl"), ({"read_timeout": [1]}, "read_timeout")],
+)  # fmt: skip
+def test_an_extra_that_mysql_does_not_know_is_refused_by_name(extra, named, connect):
+    """A connection that is less safe than its extras say would be believed to be safe."""
+    connect(conn_type="mysql", host="db", login="me", schema="shop", extra=extra)
+    with pytest.raises(SpecValueError, match=named):
+        side(table="orders")
+
+
 def test_another_hook_is_taken_by_the_address_that_it_gives(connect, monkeypatch, tmp_path):
     """A company's own connection type over an engine that we read works without a line here."""
     import sqlite3

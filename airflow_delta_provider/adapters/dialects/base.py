@@ -260,7 +260,8 @@ def _quoted_part(table: str, at: int, mark: str) -> tuple[str | None, int]:
 
 
 Decoder = Callable[[list[Any]], pa.Array]
-CHUNK_ROWS_FIRST = 256
+CHUNK_ROWS_FIRST = 1
+"""One row tells what rows weigh, before many of them are held at once."""
 
 
 def row_batches(
