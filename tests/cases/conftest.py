@@ -16,11 +16,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for report in terminalreporter.stats.get(outcome, []):
             properties = dict(getattr(report, "user_properties", []))
             if "case" in properties:
-                rows.append((properties["case"], word, properties.get("engines", "-"), _reason(report)))
+                covered = properties.get("covered", "") if word == "pass" else ""
+                told = f"tested by {covered}" if covered else _reason(report)
+                rows.append((properties["case"], "covered" if covered else word, properties.get("engines", "-"), told))
     if not rows:
         return
     rows.sort()
-    counts = ", ".join(f"{sum(row[1] == word for row in rows)} {word}" for word in ("pass", "fail", "skip"))
+    counts = ", ".join(f"{sum(row[1] == word for row in rows)} {word}" for word in ("pass", "covered", "fail", "skip"))
     terminalreporter.write_line(f"handed cases: {counts}")
     target = os.environ.get("DELTA_CASES_REPORT")
     if target:
