@@ -60,6 +60,10 @@ class FaultyStore:
         self._tick()
         yield from self._store.list(prefix)
 
+    def written_at(self, path: str) -> float:
+        self._tick()
+        return self._store.written_at(path)
+
     def remove_work(self, prefix: str) -> None:
         self._tick()
         self._store.remove_work(prefix)
@@ -69,6 +73,11 @@ class FaultyStore:
 def die() -> None:
     """End this process as kill -9 does: nothing is flushed, no handler and no ``finally`` runs."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_over(_: object) -> None:
+    """End this process over whatever it is given: the work of a process that the system ends."""
+    die()
 
 
 def die_at_file_call(number: int) -> None:

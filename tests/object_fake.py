@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -119,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         data = fake.files.get(path)
         if data is None:
             return 404, b"<Error><Code>NoSuchKey</Code></Error>", {}
-        more = {"ETag": '"e"', "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
+        more = {"ETag": '"e"', "Last-Modified": formatdate(usegmt=True)}
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", headers.get("range", ""))
         if not asked:
             return 200, data, more

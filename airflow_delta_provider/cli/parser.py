@@ -120,6 +120,10 @@ def _evidence_commands(commands: Any) -> None:
     verify.add_argument("what", nargs="?", metavar="DIGEST|PAIR", help="manifest, or pair id, specification or name")
     verify.add_argument("--store", metavar="URI", help="folder or address of the append-only store")
     verify.add_argument("--audit", action="store_true", help="walk the whole store, and list what nothing names")
+    verify.add_argument(
+        "--orphan-age", type=_count, metavar="HOURS", help="with --audit: how old an orphan is at least (24)"
+    )
+    verify.add_argument("--workers", type=_positive, metavar="N", help="processes that share a large body (one a CPU)")
     verify.add_argument("--anchor", action="append", metavar="FILE", help="an anchor kept elsewhere that must hold")
     _trust(verify)
     _json(verify)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from airflow_delta_provider.cli import output
 from airflow_delta_provider.cli.files import read_input
 from airflow_delta_provider.cli.show import find_pair
-from airflow_delta_provider.core.audit import PairCheck, StoreAudit, audit, verify_pair
+from airflow_delta_provider.core.audit import ORPHAN_AGE_S, PairCheck, StoreAudit, audit, verify_pair
 from airflow_delta_provider.core.errors import InputPolicyError, StoreSchemeError
 from airflow_delta_provider.core.findings import Finding
 from airflow_delta_provider.core.ids import is_digest
@@ -30,14 +32,18 @@ def verify(arguments: argparse.Namespace) -> int:
     """
     store, asked = _what(arguments)
     trust = read_trust(arguments.trust)
+    workers = arguments.workers or os.cpu_count() or 1
     anchors = [read_input(path, "anchor", ANCHOR_BYTES_MAX) for path in arguments.anchor or ()]
     if asked is None:
-        return _report_audit(audit(store, trust=trust), arguments.json)
+        age_s = ORPHAN_AGE_S if arguments.orphan_age is None else 3600 * arguments.orphan_age
+        result = audit(store, trust=trust, workers=workers, orphan_age_s=age_s, now=time.time())
+        return _report_audit(result, arguments.json)
     if is_digest(asked):
-        check, _ = verify_published(store, asked, trust=trust, anchors=anchors)
+        check, _ = verify_published(store, asked, trust=trust, anchors=anchors, workers=workers)
         return _report_manifest(check, arguments.json)
     store.read(layout.FORMAT_PATH, 64)
-    return _report_pair(verify_pair(store, find_pair(store, asked), trust=trust, anchors=anchors), arguments.json)
+    pair = verify_pair(store, find_pair(store, asked), trust=trust, anchors=anchors, workers=workers)
+    return _report_pair(pair, arguments.json)
 
 
 def read_trust(path: str | None) -> Trust | None:
@@ -85,8 +91,12 @@ def _report_audit(result: StoreAudit, as_json: bool) -> int:
     for pair in result.pairs:
         _print_pair(pair)
     _print_findings(result.findings)
-    print(f"{len(result.pairs)} pairs, {result.blobs} blobs, {result.unfinished} files of unfinished runs")
-    print(f"{len(result.orphans)} orphans: named by no log, kept as they are")
+    print(f"{len(result.pairs)} pairs, {result.blobs} blobs")
+    print(f"{result.unfinished} files of unfinished runs, {result.kept} that finished runs have left below work/")
+    age = f"{result.orphan_age_s / 3600:g} hours"
+    print(f"{len(result.orphans)} orphans, older than {age}: named by no log, kept as they are")
+    if result.young:
+        print(f"{result.young} younger blobs that no log names: a run may be about to")
     for digest in result.orphans[:ORPHANS_SHOWN]:
         print(f"  orphan {digest}")
     _print_verdict(result.verdict)

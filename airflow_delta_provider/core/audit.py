@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Sequence
 from contextlib import closing
@@ -29,6 +30,9 @@ from airflow_delta_provider.core.verify_store import (
 SCAN_BYTES_MAX = 8 * 2**20
 """Largest artifact that is searched for the digests that it names; only bodies are larger."""
 READ_BYTES = 2**20
+ORPHAN_AGE_S = 24 * 3600
+"""Younger blobs that no log names may belong to a publication that is under way."""
+RECEIPT_BYTES = 64
 _DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _BLOB = re.compile(r"blobs/sha256/[0-9a-f]{2}/[0-9a-f]{2}/([0-9a-f]{64})")
 _SLOT = re.compile(r"pairs/[0-9a-f]{32}/slots/[a-z]+/[0-9a-f]{64}\.json")
@@ -62,9 +66,11 @@ class PairCheck:
 class StoreAudit:
     """A whole store.
 
-    Shape: ``orphans`` are digests of blobs that no log and no logged artifact names, which is what a crashed run leaves
-    behind: evidence of nothing, never removed here. ``foreign`` are paths that no store has; each is a finding too.
-    ``unfinished`` counts files of runs that are not done.
+    Shape: ``orphans`` are digests of blobs that no log and no logged artifact names and that are older than
+    ``orphan_age_s``, which is what a crashed run leaves behind: evidence of nothing, never removed here. ``young`` counts
+    the ones that are not as old. ``foreign`` are paths that no store has; each is a finding too. ``unfinished`` counts
+    files of runs that are not done; ``kept`` those that runs which published have left: their receipts, and plans for a
+    task that is started again.
     """
 
     pairs: list[PairCheck] = field(default_factory=list)
@@ -72,6 +78,9 @@ class StoreAudit:
     orphans: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     unfinished: int = 0
+    kept: int = 0
+    young: int = 0
+    orphan_age_s: float = ORPHAN_AGE_S
     blobs: int = 0
 
     @property
@@ -85,14 +94,19 @@ class StoreAudit:
             "blobs": self.blobs,
             "findings": [finding.document() for finding in self.findings],
             "foreign": self.foreign,
+            "kept": self.kept,
+            "orphan_age_s": self.orphan_age_s,
             "orphans": self.orphans,
             "pairs": [pair.document() for pair in self.pairs],
             "unfinished": self.unfinished,
             "verdict": self.verdict,
+            "young": self.young,
         }
 
 
-def verify_pair(store: Store, pair_id: str, *, trust: Trust | None = None, anchors: Sequence[bytes] = ()) -> PairCheck:
+def verify_pair(
+    store: Store, pair_id: str, *, trust: Trust | None = None, anchors: Sequence[bytes] = (), workers: int = 1
+) -> PairCheck:
     """Verify the log of a pair, with entries that lie beyond a gap, and every manifest that it names.
 
     Raises: what the store raises where it cannot be read.
@@ -102,7 +116,7 @@ def verify_pair(store: Store, pair_id: str, *, trust: Trust | None = None, ancho
     lost = Findings(Stage.LOG)
     for manifest_id in dict.fromkeys(entry.ref for entry in log.entries if entry.kind == "manifest"):
         try:
-            found, _ = verify_published(store, manifest_id, trust=trust, log=log)
+            found, _ = verify_published(store, manifest_id, trust=trust, log=log, workers=workers)
         except StoreMissingError as error:
             lost.add(error, f"log entry {log.seqs_of('manifest', manifest_id)[0]} (manifest)")
             continue
@@ -118,21 +132,28 @@ def _check_pair_of(found: ManifestCheck, pair_id: str, findings: Findings) -> No
         findings.note(StoreConflictError, f"pairs/{pair_id}", sentence)
 
 
-def audit(store: Store, *, trust: Trust | None = None) -> StoreAudit:
+def audit(
+    store: Store, *, trust: Trust | None = None, workers: int = 1, orphan_age_s: float = 0, now: float | None = None
+) -> StoreAudit:
     """Verify every pair of a store and every artifact that a log names, and list what nothing names.
 
+    ``orphan_age_s`` is how old an orphan is at least, at ``now`` in seconds since 1970; without ``now`` all are listed.
     Raises: StoreMissingError (DELTA_STORE_MISSING) where there is no store; what the store raises where it cannot be read.
     """
     store.read(layout.FORMAT_PATH, 64)
-    result = StoreAudit()
+    result = StoreAudit(orphan_age_s=orphan_age_s)
     paths = list(store.list())
     files = Findings(Stage.FETCH)
     listed = _sort(paths, result, files)
     pair_ids = sorted({path.split("/")[1] for path in paths if path.startswith("pairs/") and path.count("/") > 1})
-    result.pairs = [verify_pair(store, pair_id, trust=trust) for pair_id in pair_ids if layout.is_pair_id(pair_id)]
+    result.pairs = [
+        verify_pair(store, pair_id, trust=trust, workers=workers) for pair_id in pair_ids if layout.is_pair_id(pair_id)
+    ]
     named = _logged(store, result, paths, files)
     reached = _reach(store, named, listed, result, files)
-    result.orphans = sorted(listed - reached)
+    result.orphans = [one for one in sorted(listed - reached) if now is None or _is_old(store, one, now - orphan_age_s)]
+    result.young = len(listed - reached) - len(result.orphans)
+    _count_work(store, [path for path in paths if path.startswith("work/")], result)
     result.blobs = len(listed)
     result.findings = in_order(files.listed())
     return result
@@ -151,9 +172,33 @@ def _sort(paths: Sequence[str], result: StoreAudit, files: Findings) -> set[str]
         blob = _BLOB.fullmatch(path)
         if blob:
             listed.add(blob[1])
-        elif path.startswith("work/"):
-            result.unfinished += 1
     return listed
+
+
+def _is_old(store: Store, digest: str, before: float) -> bool:
+    try:
+        return store.written_at(layout.blob_path(digest)) <= before
+    except StoreFileError:
+        return True  # what was put in its place is a finding, and no publication under way
+
+
+def _count_work(store: Store, paths: Sequence[str], result: StoreAudit) -> None:
+    """Count the files of runs: of those that are done where the folder has the receipt of a logged manifest."""
+    published = {entry.ref for pair in result.pairs for entry in pair.log.entries if entry.kind == "manifest"}
+    for _, group in itertools.groupby(sorted(paths), key=lambda path: path.split("/")[1]):
+        files = list(group)
+        if any(_receipt(store, path) in published for path in files):
+            result.kept += len(files)
+        else:
+            result.unfinished += len(files)
+
+
+def _receipt(store: Store, path: str) -> str | None:
+    """Return what a file of a run holds where it is as short as a receipt."""
+    try:
+        return store.read(path, RECEIPT_BYTES).decode("ascii", "replace")
+    except (StoreFileError, StoreMissingError):
+        return None
 
 
 def _logged(store: Store, result: StoreAudit, paths: Sequence[str], files: Findings) -> list[str]:

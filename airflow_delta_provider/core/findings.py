@@ -58,6 +58,15 @@ class Findings:
         if count <= PLACES_MAX:
             self._listed.append(Finding(self.stage, kind.code, place, sentence))
 
+    def absorb(self, other: Findings) -> None:
+        """Add what another collection of the same stage holds, what it only counted included."""
+        for finding in other._listed:
+            count = self._counts[finding.code] = self._counts.get(finding.code, 0) + 1
+            if count <= PLACES_MAX:
+                self._listed.append(finding)
+        for code, count in other._counts.items():
+            self._counts[code] += max(0, count - PLACES_MAX)
+
     def __bool__(self) -> bool:
         return bool(self._counts)
 

@@ -30,20 +30,19 @@ class RecordChecker:
     """Checks the records of one body, in order; what it finds goes to ``findings`` with the record's number.
 
     Shape: ``schema`` and ``contract`` are None where they could not be read; what needs them is then left out.
-    ``columns`` counts the records that name each column.
+    ``columns`` counts the records that name each column; ``first`` is the place of the first record that has a key, with
+    its key bytes, ``last`` the key bytes of the last.
     """
 
     def __init__(
         self, manifest: Document, schema: Document | None, contract: Document | None, findings: Findings
     ) -> None:
-        self.columns: Counter[str] = Counter()
-        self._findings = findings
+        self.start(findings)
         self._types = [from_schema(kind) for kind in manifest["key"]["types"]]
         self._lower, self._upper = range_bytes(manifest["key_range"])
         self._version = manifest["schema"]["version"]
         self._ids = {category: ids.record_ids(self._version, category) for category in ids.CATEGORIES}
         self._sweep = "sweep" in manifest
-        self._last: bytes | None = None
         self._forms = value_forms(schema, contract) if schema is not None and contract is not None else None
         self._places = {name: place for place, name in enumerate(self._forms or ())}
         self._raw_keys: bool | None = None
@@ -52,6 +51,13 @@ class RecordChecker:
         if contract is not None:
             names = set(manifest["key"]["columns"])
             self._raw_keys = any(column in names for column, _, _ in rules_of(contract))
+
+    def start(self, findings: Findings) -> None:
+        """Begin anew: what comes next is held against no record before it."""
+        self.columns: Counter[str] = Counter()
+        self.first: tuple[str, bytes] | None = None
+        self.last: bytes | None = None
+        self._findings = findings
 
     def check(self, line: bytes, number: int) -> None:
         """Check one line without LF."""
@@ -62,8 +68,11 @@ class RecordChecker:
         except DeltaError as error:
             self._findings.add(error, place)
             return
+        place = f"{place}, key {record['sort_key'][:64]}"
+        if self.first is None:
+            self.first = place, bytes.fromhex(record["sort_key"])
         for problem in self._problems(record, category):
-            self._findings.add(problem, f"{place}, key {record['sort_key'][:64]}")
+            self._findings.add(problem, place)
 
     def _check_members(self, record: Any) -> str:
         """Return the category of a record that has exactly the members of its category."""
@@ -97,9 +106,8 @@ class RecordChecker:
 
     def _key_problems(self, record: dict[str, Any], category: str) -> list[DeltaError]:
         sort_key, found = bytes.fromhex(record["sort_key"]), list[DeltaError]()
-        if self._last is not None and sort_key <= self._last:
-            found.append(UnsortedStreamError(f"Key {sort_key.hex()} comes after {self._last.hex()}."))
-        self._last = sort_key
+        found += out_of_order(sort_key, self.last)
+        self.last = sort_key
         above = self._lower is None or self._lower <= sort_key
         if not (above and (self._upper is None or sort_key < self._upper)):
             found.append(RangeError("The key lies outside the key range of the manifest."))
@@ -172,6 +180,13 @@ class RecordChecker:
 
 
 RAW_VALUES = ("source_value", "target_value")
+
+
+def out_of_order(sort_key: bytes, last: bytes | None) -> list[DeltaError]:
+    """Return the problem of a key that does not come after the one before it."""
+    if last is None or sort_key > last:
+        return []
+    return [UnsortedStreamError(f"Key {sort_key.hex()} comes after {last.hex()}.")]
 
 
 def _pair_problems(form: ValueForm, one: Any, other: Any) -> list[DeltaError]:

@@ -77,10 +77,13 @@ class Verification:
         self.findings = in_order([*self.findings, *findings])
 
 
-def verify_manifest(manifest_id: str, artifacts: Artifacts, *, page_index: bytes | None = None) -> Verification:
+def verify_manifest(
+    manifest_id: str, artifacts: Artifacts, *, page_index: bytes | None = None, workers: int = 1
+) -> Verification:
     """Verify a manifest, its body and its documents, and report everything that is wrong.
 
     Shape: ``page_index`` is the derived index of the body where there is one; it tells where a damaged body is damaged.
+    ``workers`` processes share the records of a large body.
     Raises: StoreMissingError (DELTA_STORE_MISSING) where the manifest itself is not there, and what the store raises
     where it cannot be read.
     """
@@ -90,7 +93,7 @@ def verify_manifest(manifest_id: str, artifacts: Artifacts, *, page_index: bytes
     if result.manifest is None:
         return result
     documents = _read_documents(result, artifacts)
-    result.add(_verify_body(result, artifacts, page_index).listed())
+    result.add(_verify_body(result, artifacts, page_index, workers).listed())
     result.add(_verify_population(result).listed())
     _check_agreement(result, documents)
     result.add(documents.listed())
@@ -145,7 +148,7 @@ def _read(
         return None
 
 
-def _verify_body(result: Verification, artifacts: Artifacts, page_index: bytes | None) -> Findings:
+def _verify_body(result: Verification, artifacts: Artifacts, page_index: bytes | None, workers: int) -> Findings:
     findings, manifest = Findings(Stage.BODY), result.manifest
     assert manifest is not None
     total = sum(category["records"] for category in manifest["categories"].values())
@@ -157,7 +160,7 @@ def _verify_body(result: Verification, artifacts: Artifacts, page_index: bytes |
     digest = manifest["body"]["sha256"]
     try:
         result.body = verify_body(
-            lambda: artifacts.open(digest), manifest, result.schema, result.contract, page_index, findings
+            lambda: artifacts.open(digest), manifest, result.schema, result.contract, page_index, findings, workers
         )
     except GONE as gone:
         findings.add(gone, "body")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -25,7 +25,17 @@ from airflow_delta_provider.core.findings import Findings
 from airflow_delta_provider.core.ids import CATEGORIES
 from airflow_delta_provider.core.localise import locate_damage
 from airflow_delta_provider.core.pages import read_page_index
-from airflow_delta_provider.core.recordform import RecordChecker
+from airflow_delta_provider.core.recordform import out_of_order
+from airflow_delta_provider.core.verify_pages import (
+    NO_CATEGORY,
+    PARALLEL_RECORDS_MIN,
+    Page,
+    PageChecker,
+    Pages,
+    PageScan,
+    check_pages,
+    check_pages_apart,
+)
 
 READ_BYTES = 2**20
 
@@ -49,14 +59,22 @@ def verify_body(
     contract: Document | None,
     page_index: bytes | None,
     findings: Findings,
+    workers: int = 1,
 ) -> BodyScan:
     """Read a body once and check it; where its root is wrong and there is a page index, read it again to find the place.
 
-    ``schema`` and ``contract`` are None where they could not be read; the steps that need them are left out.
+    ``schema`` and ``contract`` are None where they could not be read; the steps that need them are left out. A large
+    body is checked by ``workers`` processes, page by page.
+    Raises: WorkerLostError (DELTA_WORKER_LOST).
     """
-    checker = RecordChecker(manifest, schema, contract, findings)
+    documents, scan = (manifest, schema, contract), BodyScan()
     with closing(open_body()) as stream:
-        scan = _scan(stream, checker, findings)
+        pages = _read_pages(stream, scan, findings)
+        if workers > 1 and manifest["body"]["records"] >= PARALLEL_RECORDS_MIN:
+            checked = check_pages_apart(pages, documents, workers)
+        else:
+            checked = check_pages(pages, PageChecker(*documents))
+        _join(checked, scan, findings)
     block = manifest["body"]
     good = (scan.sha256, scan.root) == (block["sha256"], block["root"])
     _compare(scan, manifest, findings)
@@ -90,40 +108,49 @@ class _Tree:
         return self._tree.size, self._tree.root().hex()
 
 
-def _scan(stream: BinaryIO, checker: RecordChecker, findings: Findings) -> BodyScan:
-    scan, hasher, whole = BodyScan(), hashlib.sha256(), _Tree()
-    trees = {category: _Tree() for category in CATEGORIES}
+def _read_pages(stream: BinaryIO, scan: BodyScan, findings: Findings) -> Iterator[Page]:
+    """Yield the lines of a body in pages, and put its digest and its sizes into ``scan``."""
+    hasher, pages = hashlib.sha256(), Pages()
     while line := stream.readline(LINE_BYTES_MAX + 1):
         hasher.update(line)
         scan.body_bytes += len(line)
-        number = scan.records
+        place = f"record {pages.records}"
         if not line.endswith(b"\n"):
             if len(line) > LINE_BYTES_MAX:
-                findings.note(LimitError, f"record {number}", f"The record is longer than {LINE_BYTES_MAX} bytes.")
+                findings.note(LimitError, place, f"The record is longer than {LINE_BYTES_MAX} bytes.")
                 _hash_rest(stream, hasher, scan)
                 break
-            findings.note(BodyFramingError, f"record {number}", "The last line does not end in LF.")
+            findings.note(BodyFramingError, place, "The last line does not end in LF.")
         if line == b"\n":
-            findings.note(BodyFramingError, f"record {number}", "A line is empty.")
+            findings.note(BodyFramingError, place, "A line is empty.")
             continue
-        line = line.removesuffix(b"\n")
-        leaf = merkle.leaf_hash(line)
-        whole.append(leaf)
-        checker.check(line, number)
-        category = _category_of(line)
-        if category is not None:
-            trees[category].append(leaf)
-        scan.records += 1
-    scan.sha256 = hasher.hexdigest()
-    scan.root = whole.finish()[1]
+        page = pages.add(line.removesuffix(b"\n"))
+        if page is not None:
+            yield page
+    rest = pages.take()
+    if rest is not None:
+        yield rest
+    scan.records, scan.sha256 = pages.records, hasher.hexdigest()
+
+
+def _join(checked: Iterable[PageScan], scan: BodyScan, findings: Findings) -> None:
+    """Put together what the pages came to: roots, counts, findings, and the order of their keys."""
+    whole, trees = merkle.Accumulator(), {category: _Tree() for category in CATEGORIES}
+    last: bytes | None = None
+    for page in checked:
+        if page.first is not None:
+            place, sort_key = page.first
+            for problem in out_of_order(sort_key, last):
+                findings.add(problem, place)
+            last = page.last
+        findings.absorb(page.findings)
+        scan.columns += page.columns
+        whole.extend(page.leaves)
+        for leaf, category in zip(page.leaves, page.categories, strict=True):
+            if category != NO_CATEGORY:
+                trees[CATEGORIES[category]].append(leaf)
+    scan.root = whole.root().hex()
     scan.categories = {category: tree.finish() for category, tree in trees.items()}
-    scan.columns = checker.columns
-    return scan
-
-
-def _category_of(line: bytes) -> str | None:
-    """Return the category with which a line begins, as an auditor counts them, whatever else is wrong with it."""
-    return next((name for name in CATEGORIES if line.startswith(b'{"category":"%b"' % name.encode())), None)
 
 
 def _hash_rest(stream: BinaryIO, hasher: Any, scan: BodyScan) -> None:

@@ -120,10 +120,12 @@ def verify_published(
     trust: Trust | None = None,
     log: LogCheck | None = None,
     anchors: Sequence[bytes] = (),
+    workers: int = 1,
 ) -> tuple[ManifestCheck, LogCheck | None]:
     """Verify one manifest of a store with everything that stands behind it, and report everything that is wrong.
 
-    ``log`` is the verified log of its pair where the caller has it; its findings are then the caller's.
+    ``log`` is the verified log of its pair where the caller has it; its findings are then the caller's. ``workers``
+    processes share the records of a large body.
     Raises: InputDigestError (DELTA_INPUT_DIGEST); StoreMissingError (DELTA_STORE_MISSING) where the manifest is not in
     the store; what the store raises where it cannot be read.
     """
@@ -150,7 +152,7 @@ def verify_published(
     check.signature = check_envelopes(envelopes, data, pair_id, trust, signing)
     artifacts = StoreArtifacts(store, log.entries, files)
     index = _page_index(store, log.entries, manifest_id, logged)
-    result = verify_manifest(manifest_id, artifacts, page_index=index)
+    result = verify_manifest(manifest_id, artifacts, page_index=index, workers=workers)
     result.add(signing.listed() + logged.listed() + ([] if given else log.findings.listed()))
     if result.manifest is not None:
         result.add(verify_sweep(store, log.entries, manifest_id, result.manifest, artifacts))

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import pytest
 from cli_store import MANIFEST, page_index
@@ -283,13 +284,36 @@ def test_a_manifest_that_the_log_names_and_the_store_lost_is_a_finding(delta, si
 def test_an_audit_reports_orphans_and_removes_nothing(delta, signed):
     """A blob that nothing names is what a crash leaves behind: no finding, and it stays."""
     orphan = put_blob(signed.store, b"left behind")
+    os.utime(signed.blob(orphan), (0, 0))
     before = sorted(signed.path.rglob("*"))
     answer = delta("verify", "--audit", signed, "--trust", signed.trust, "--json")
     assert answer.code == 0
     assert answer.json["orphans"] == [orphan]
     assert answer.json["pairs"][0]["manifests"][0]["signature"]["status"] == "trusted"
     assert sorted(signed.path.rglob("*")) == before
-    assert "1 orphans" in delta("verify", "--audit", "--store", signed).out
+    assert "1 orphans, older than 24 hours" in delta("verify", "--audit", "--store", signed).out
+
+
+def test_a_blob_is_an_orphan_only_when_it_is_old_enough(delta, signed):
+    """A publication that is under way stores its blobs before the log names them."""
+    orphan = put_blob(signed.store, b"stored a moment ago")
+    answer = delta("verify", "--audit", signed)
+    assert "0 orphans, older than 24 hours" in answer.out
+    assert "1 younger blobs that no log names" in answer.out
+    answer = delta("verify", "--audit", signed, "--orphan-age", "0", "--json")
+    assert (answer.json["orphans"], answer.json["young"], answer.json["orphan_age_s"]) == ([orphan], 0, 0)
+
+
+def test_an_audit_tells_what_finished_runs_have_left_from_unfinished_work(delta, signed):
+    """Plans stay for a task that is started again: they are no work that waits."""
+    work = "work/" + "1" * 32
+    signed.store.create(f"{work}/{'2' * 64}", b'{"a plan":"of a run that is done"}')
+    signed.store.create(f"{work}/{'3' * 64}", MANIFEST.encode())
+    signed.store.create(f"work/{'4' * 32}/{'5' * 64}", b"half of a run")
+    answer = delta("verify", "--audit", signed, "--json").json
+    assert (answer["unfinished"], answer["kept"]) == (1, 2)
+    said = delta("verify", "--audit", signed).out
+    assert "1 files of unfinished runs, 2 that finished runs have left below work/" in said
 
 
 def test_an_audit_finds_what_a_single_verification_passes_over(delta, signed):

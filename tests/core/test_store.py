@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import threading
+import time
 
 import pytest
 import stores
@@ -74,6 +75,15 @@ def test_a_missing_file_is_missing_and_not_empty(store):
             read(other)
     assert exists(store, ABC_PATH)
     assert not exists(store, other)
+
+
+def test_a_file_has_a_time_at_which_it_was_written(store):
+    """An audit tells by it what a crash left behind from what is under way."""
+    store.create(ABC_PATH, b"abc")
+    now = time.time()
+    assert now - 600 < store.written_at(ABC_PATH) < now + 600
+    with pytest.raises(StoreMissingError):
+        store.written_at(layout.blob_path("0" * 64))
 
 
 def test_a_store_that_is_not_there_is_missing(store):

@@ -67,6 +67,9 @@ class FailingStore:
     def list(self, prefix=""):
         return self._store.list(prefix)
 
+    def written_at(self, path):
+        return self._through(self._store.written_at, path)
+
     def remove_work(self, prefix):
         return self._through(self._store.remove_work, prefix)
 

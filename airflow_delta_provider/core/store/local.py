@@ -98,6 +98,15 @@ class LocalStore:
             raise StoreFileError(f"{prefix!r} is no folder of a store.", where=prefix)
         yield from self._walk(folders)
 
+    def written_at(self, path: str) -> float:
+        """Return when the file was last changed, in seconds since 1970.
+
+        Raises: StoreMissingError (DELTA_STORE_MISSING), StoreFileError (DELTA_STORE_FILE), StoreReadError
+        (DELTA_STORE_READ).
+        """
+        with self.open(path) as file, _told(path, StoreReadError):
+            return os.fstat(file.fileno()).st_mtime
+
     def remove_work(self, prefix: str) -> None:
         """Remove ``work/<folder>`` or one file in it; links and folders put there by hand are not followed.
 

@@ -2,7 +2,8 @@
 
 import io
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from airflow_delta_provider.core.errors import StoreFileError, StoreMissingError
@@ -13,8 +14,10 @@ from airflow_delta_provider.core.store.store import READ_BYTES_MAX, prepare_root
 class MemoryStore:
     """A ``Store`` that lives as long as the object; safe under threads."""
 
-    def __init__(self, name: str = "memory") -> None:
+    def __init__(self, name: str = "memory", clock: Callable[[], float] = time.time) -> None:
         self._files: dict[str, bytes] = {}
+        self._times: dict[str, float] = {}
+        self._clock = clock
         self._lock = threading.Lock()
         self._name = name
         self._ready = False
@@ -58,6 +61,11 @@ class MemoryStore:
             paths = sorted(path for path in self._files if path.startswith(folder))
         yield from paths
 
+    def written_at(self, path: str) -> float:
+        """Return when ``path`` was created, in seconds since 1970."""
+        self.read(path, 2**63)
+        return self._times[path]
+
     def remove_work(self, prefix: str) -> None:
         """Forget one work folder or one file in it."""
         layout.checked_work_prefix(prefix)
@@ -70,4 +78,5 @@ class MemoryStore:
             if path in self._files:
                 return False
             self._files[path] = bytes(data)
+            self._times[path] = self._clock()
             return True

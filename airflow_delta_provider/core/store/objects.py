@@ -137,6 +137,15 @@ class ObjectStorage:
                 return
             yield from (str(found["path"]) for found in page)
 
+    def written_at(self, path: str) -> float:
+        """Return when the storage took the object, in seconds since 1970.
+
+        Raises: StoreMissingError (DELTA_STORE_MISSING), StoreReadError (DELTA_STORE_READ), ConnectError (DELTA_CONNECT).
+        """
+        layout.checked_path(path)
+        found = self._ask(path, lambda: obstore_module().head(self._storage.client(), path))
+        return float(found["last_modified"].timestamp())
+
     def remove_work(self, prefix: str) -> None:
         """Remove ``work/<folder>`` or one file in it.
 

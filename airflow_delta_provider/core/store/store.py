@@ -56,6 +56,12 @@ class Store(Protocol):
     def list(self, prefix: str = "") -> Iterator[str]:
         """Yield every path below a folder, foreign ones included. For audits and pages; no verdict depends on it."""
 
+    def written_at(self, path: str) -> float:
+        """Return when the storage says that ``path`` was written, in seconds since 1970. For audits; no verdict depends on it.
+
+        Raises: StoreMissingError (DELTA_STORE_MISSING).
+        """
+
     def remove_work(self, prefix: str) -> None:
         """Remove ``work/<folder>`` or one file in it; nothing there is success. The only removal there is."""
 
