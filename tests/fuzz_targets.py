@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_delta_provider.core import documents, jsonc, keys, log, packs, proof
+from airflow_delta_provider.core import consistency, documents, jsonc, keys, log, packs, proof
 from airflow_delta_provider.core.anchor import parse_anchor
-from airflow_delta_provider.core.errors import DeltaError
+from airflow_delta_provider.core.errors import DeltaError, ProofError
 from airflow_delta_provider.core.pages import read_page_index
 from airflow_delta_provider.core.signing import statement
 from airflow_delta_provider.core.signing.dsse import parse_envelope
@@ -56,9 +56,15 @@ def _envelope(data: bytes) -> None:
     statement.subject_of(parse_envelope(data).payload)
 
 
+def _consistency(data: bytes) -> None:
+    if consistency.check_consistency_bundle(data, None).findings:
+        raise ProofError("The bundle proves nothing.")
+
+
 TARGETS: dict[str, Target] = {
     "anchor": _anchor,
     "bundle": proof.check_bundle,
+    "consistency": _consistency,
     "contract": documents.parse_contract,
     "entry": _entry,
     "envelope": _envelope,

@@ -127,11 +127,19 @@ def _evidence_commands(commands: Any) -> None:
     verify.add_argument("--anchor", action="append", metavar="FILE", help="an anchor kept elsewhere that must hold")
     _trust(verify)
     _json(verify)
-    prove = _add(commands, "prove", "write one file that proves records of a manifest", "prove")
-    prove.add_argument("digest", metavar="DIGEST")
+    prove = _add(
+        commands, "prove", "write one file that proves records of a manifest, or that a log was extended", "prove"
+    )
+    prove.add_argument("digest", metavar="DIGEST|PAIR", help="manifest; with --between, the pair of the log")
     prove.add_argument("records", nargs="*", metavar="RECORD_ID")
     _store(prove)
     prove.add_argument("--category", choices=CATEGORIES, help="all records of one category, provably complete")
+    prove.add_argument(
+        "--between",
+        nargs=2,
+        metavar="ANCHOR",
+        help="two anchors of a pair's log, files or sizes of anchors in the store: the newer extends the older",
+    )
     prove.add_argument("-o", "--output", metavar="FILE", help="where to write it (stdout)")
     check_proof = _add(commands, "check-proof", "check such a file; no store is needed", "prove")
     check_proof.add_argument("file", metavar="FILE")

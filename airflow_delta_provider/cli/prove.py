@@ -10,10 +10,16 @@ from typing import BinaryIO
 
 from airflow_delta_provider.cli import output
 from airflow_delta_provider.cli.files import read_input, write_output
-from airflow_delta_provider.cli.show import read_manifest
+from airflow_delta_provider.cli.show import find_pair, read_manifest
 from airflow_delta_provider.cli.verify import read_trust
 from airflow_delta_provider.core import documents, log
 from airflow_delta_provider.core.anchor import parse_anchor
+from airflow_delta_provider.core.consistency import (
+    ConsistencyCheck,
+    check_consistency_bundle,
+    consistency_bundle,
+    is_consistency_bundle,
+)
 from airflow_delta_provider.core.errors import (
     ContractError,
     InputPolicyError,
@@ -25,18 +31,21 @@ from airflow_delta_provider.core.proof import BUNDLE_BYTES_MAX, BundleCheck, Evi
 from airflow_delta_provider.core.proof import prove_category as category_bundle
 from airflow_delta_provider.core.proof import prove_records as records_bundle
 from airflow_delta_provider.core.signing.dsse import ENVELOPE_BYTES_MAX, parse_envelope
-from airflow_delta_provider.core.store import open_store
+from airflow_delta_provider.core.store import layout, open_store
 from airflow_delta_provider.core.store.blobs import get_blob
 from airflow_delta_provider.core.store.published import envelopes_of, open_body
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.verify_log import stored_anchors
 from airflow_delta_provider.core.verify_signature import TRUSTED
+from airflow_delta_provider.core.verify_store import EXIT_CODES
 
 
 def prove(arguments: argparse.Namespace) -> int:
-    """Write a bundle that proves some records, or all of one category."""
+    """Write a bundle that proves some records, or all of one category, or that one anchor of a log extends another."""
+    if arguments.between is not None:
+        return _prove_consistency(arguments)
     if bool(arguments.records) == (arguments.category is not None):
-        raise InputPolicyError("Give record ids, or --category.", where="prove")
+        raise InputPolicyError("Give record ids, or --category, or --between with two anchors.", where="prove")
     store = open_store(arguments.store)
     manifest = read_manifest(store, arguments.digest)
     entries = log.read_log(store, documents.pair_id(**manifest["pair"]))
@@ -48,6 +57,26 @@ def prove(arguments: argparse.Namespace) -> int:
         bundle = category_bundle(evidence, body, arguments.category)
     else:
         bundle = records_bundle(evidence, body, arguments.records)
+    return _put(arguments, bundle)
+
+
+def _prove_consistency(arguments: argparse.Namespace) -> int:
+    if arguments.records or arguments.category is not None:
+        raise InputPolicyError("--between takes a pair and two anchors, and no records.", where="--between")
+    store = open_store(arguments.store)
+    pair_id = find_pair(store, arguments.digest)
+    anchors = [_anchor(store, pair_id, text) for text in arguments.between]
+    return _put(arguments, consistency_bundle(pair_id, log.read_log(store, pair_id), *anchors))
+
+
+def _anchor(store: Store, pair_id: str, text: str) -> bytes:
+    """Return an anchor: the one that the store has over so many entries, or a file that somebody kept."""
+    if text.isascii() and text.isdigit() and len(text) <= 16:
+        return store.read(layout.anchor_path(pair_id, int(text)), ENVELOPE_BYTES_MAX)
+    return read_input(text, "anchor", ENVELOPE_BYTES_MAX)
+
+
+def _put(arguments: argparse.Namespace, bundle: bytes) -> int:
     write_output(arguments.output, partial(_write, bundle))
     if arguments.output not in (None, "-"):
         print(f"{arguments.output}: {len(bundle)} bytes", file=sys.stderr)
@@ -91,7 +120,10 @@ def _distinct(envelopes: Iterator[tuple[Entry, bytes]]) -> Iterator[tuple[Entry,
 def check_proof(arguments: argparse.Namespace) -> int:
     """Check a bundle. Exit: 0 proved, 1 finding, 3 unreadable, 4 proved, but unsigned or untrusted where trust was given."""
     trust = read_trust(arguments.trust)
-    check = check_bundle(read_input(arguments.file, "proof bundle", BUNDLE_BYTES_MAX), trust)
+    data = read_input(arguments.file, "proof bundle", BUNDLE_BYTES_MAX)
+    if is_consistency_bundle(data):
+        return _report_consistency(check_consistency_bundle(data, trust), arguments.json)
+    check = check_bundle(data, trust)
     untrusted = trust is not None and check.signature.status != TRUSTED
     verdict = "findings" if check.findings else check.signature.status if untrusted else "verified"
     if arguments.json:
@@ -99,6 +131,34 @@ def check_proof(arguments: argparse.Namespace) -> int:
     else:
         _print(check, verdict)
     return {"findings": 1, "verified": 0}.get(verdict, 4)
+
+
+def _report_consistency(check: ConsistencyCheck, as_json: bool) -> int:
+    verdict = "findings" if check.findings else "untrusted" if check.untrusted else "verified"
+    if as_json:
+        output.print_json(
+            {
+                "findings": [finding.document() for finding in check.findings],
+                "newer": None if check.newer is None else check.newer.size,
+                "older": None if check.older is None else check.older.size,
+                "origin": None if check.newer is None else check.newer.origin,
+                "pair": check.pair_id,
+                "untrusted": check.untrusted,
+                "verdict": verdict,
+            }
+        )
+        return EXIT_CODES[verdict]
+    for finding in check.findings:
+        print(f"[{finding.code}] {finding.place}: {finding.sentence}")
+    if check.findings or check.older is None or check.newer is None:
+        print("verdict   proves NOTHING")
+        return EXIT_CODES[verdict]
+    print(f"log       {output.printable(check.newer.origin)}, pair {check.pair_id}")
+    print(f"  proves     its {check.newer.size} entries extend the {check.older.size} that the older anchor saw")
+    if check.untrusted:
+        print(f"  signature  {check.untrusted}")
+    print("verdict   proved" if verdict == "verified" else f"verdict   proved, but {verdict}")
+    return EXIT_CODES[verdict]
 
 
 def _form(check: BundleCheck, verdict: str) -> dict[str, object]:
