@@ -17,6 +17,7 @@ Row = tuple[Any, ...]
 class Run:
     """What became of a Dag run. Keys are (task id, map index), -1 for a task that is not mapped."""
 
+    run_id: str
     state: str
     states: dict[tuple[str, int], str]
     tries: dict[tuple[str, int], int]
@@ -44,6 +45,7 @@ def run_dag(dag: Any, **options: Any) -> Run:
     session = settings.Session()
     found = session.query(XComModel).filter_by(dag_id=dag.dag_id, run_id=run.run_id, key="return_value").all()
     return Run(
+        run_id=str(run.run_id),
         state=str(run.state),
         states={key: str(ti.state) for key, ti in tasks.items()},
         tries={key: ti.try_number for key, ti in tasks.items()},

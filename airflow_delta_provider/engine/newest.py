@@ -1,4 +1,4 @@
-"""The newest manifest of a pair, for those who wait for one."""
+"""The newest manifest and the newest generation of a pair, for those who wait for one or go on from there."""
 
 from __future__ import annotations
 
@@ -34,6 +34,15 @@ def newest_manifest(store: Store, pair: str, verdict: str | None = None, newer_t
             found = "different" if manifest["body"]["records"] or failed else "equal"
             return entry.ref if verdict in (None, found) else None
     return None
+
+
+def newest_generation(store: Store, pair: str) -> str | None:
+    """Return the newest generation that a sweep of a pair published, None where there is none. Raises: as above."""
+    pair_id = _pair_id(store, pair)
+    if pair_id is None:
+        return None
+    entries = log.walk_back(store, pair_id, log.head(store, pair_id))
+    return next((entry.ref for entry in entries if entry.kind == "generation"), None)
 
 
 def _pair_id(store: Store, pair: str) -> str | None:

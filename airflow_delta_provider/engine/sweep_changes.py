@@ -43,18 +43,24 @@ class ChangedKey:
 
 
 def changed_keys(
-    store: Store, generation: str, *, since: str | None = None, categories: Collection[str] = TO_REFRESH
+    store: Store,
+    generation: str,
+    *,
+    since: str | None = None,
+    whole: bool = False,
+    categories: Collection[str] = TO_REFRESH,
 ) -> Iterator[ChangedKey]:
     """Yield in key order what a generation changed, or what changed since an earlier generation of its series.
 
-    ``generation`` and ``since`` are digests of headers; without ``since`` it is the one sweep. A key that changed in several
+    ``generation`` and ``since`` are digests of headers; without ``since`` it is the one sweep, or with ``whole`` all sweeps
+    of the series: what a consumer takes that has processed none. A key that changed in several
     sweeps comes once, with its newest record. ``categories``: with ``dropped``, keys that are gone come too.
     Memory: a batch of lines for each sweep.
     Raises: GenerationChainError (DELTA_GENERATION_CHAIN) where ``since`` is no ancestor; BodyDigestError at the end of a
     body that is not what its manifest says: what came out of it is then worth nothing; DetailError (DELTA_DETAIL) under
     ``detail: counts``, which keeps no body.
     """
-    manifests = _manifests(store, generation, since)
+    manifests = _manifests(store, generation, since, whole)
     streams = [_records(store, manifest, age) for age, manifest in enumerate(manifests)]
     for _, group in groupby(heapq.merge(*streams), key=lambda found: found[0]):
         sort_key, _, record = next(group)
@@ -62,7 +68,7 @@ def changed_keys(
             yield ChangedKey(record["key"], sort_key, record["category"], record["target_value"])
 
 
-def _manifests(store: Store, generation: str, since: str | None) -> list[documents.Document]:
+def _manifests(store: Store, generation: str, since: str | None, whole: bool) -> list[documents.Document]:
     """Return the manifests of the sweeps from ``generation`` back to after ``since``, newest first."""
     found, header_id = list[documents.Document](), generation
     while header_id != since:
@@ -72,10 +78,10 @@ def _manifests(store: Store, generation: str, since: str | None) -> list[documen
         if contract["detail"] == "counts":
             raise DetailError(f"Generation {header_id} was swept under detail counts.", where=header_id)
         found.append(manifest)
-        if since is None:
+        if since is None and not (whole and header["predecessor"]):
             break
         if header["predecessor"] is None or len(found) == GENERATIONS_MAX:
-            raise GenerationChainError(f"{since} is no ancestor of {generation}.", where=since)
+            raise GenerationChainError(f"{since} is no ancestor of {generation}.", where=since or generation)
         header_id = header["predecessor"]
     return found
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_delta_provider._compat import Context, TriggerRule, conf
+from airflow_delta_provider._compat import AirflowSkipException, Context, TriggerRule, conf
 from airflow_delta_provider.links import ManifestLink
 from airflow_delta_provider.operators.common import (
     DeltaOperator,
@@ -193,6 +193,7 @@ class MergeManifestOperator(DeltaOperator):
 
         ti = context["ti"]
         run = {"dag_id": ti.dag_id, "map_index": ti.map_index, "run_id": ti.run_id, "task_id": ti.task_id}
+        skip_without_plan(self.shards)
         with refusals_fail_without_retry(), log_group(self.log, "Merge and publish"):
             shards, parts = digests(self.shards), digests(self.parts)
             self.log.info("%d sub-manifests for %d shards", len(parts), len(shards))
@@ -237,6 +238,15 @@ class MergeManifestOperator(DeltaOperator):
         from airflow_delta_provider.lineage import lineage_of
 
         return lineage_of(self.manifest, self.store_conn_id, digests(self.shards), task_instance)
+
+
+def skip_without_plan(shards: Sequence[str] | str | None) -> None:
+    """Skip a merge whose plan was skipped, as a branch does: there is no shard that could be missing.
+
+    Raises: AirflowSkipException.
+    """
+    if shards is None:
+        raise AirflowSkipException("The plan was skipped, so there is nothing to merge.")
 
 
 def digests(given: Sequence[str] | str | None) -> list[str]:

@@ -20,7 +20,7 @@ from airflow_delta_provider.operators.common import (
     sign_with,
     spec_of,
 )
-from airflow_delta_provider.operators.shards import digests
+from airflow_delta_provider.operators.shards import digests, skip_without_plan
 
 GENERATION_KEY = "generation"
 """Key of the XCom with the digest of the generation that a merge published."""
@@ -149,6 +149,7 @@ class MergeSweepOperator(DeltaOperator):
 
         ti = context["ti"]
         run = {"dag_id": ti.dag_id, "map_index": ti.map_index, "run_id": ti.run_id, "task_id": ti.task_id}
+        skip_without_plan(self.shards)
         with refusals_fail_without_retry(), log_group(self.log, "Merge and publish"):
             shards, parts = digests(self.shards), digests(self.parts)
             self.log.info("%d swept shards of %d", len(parts), len(shards))
