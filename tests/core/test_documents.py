@@ -18,6 +18,7 @@ from airflow_delta_provider.core.errors import (
     GenerationContractError,
     KeySensitiveError,
     LedgerMismatchError,
+    LimitError,
     ManifestContractError,
     MergeContextError,
     PackIndexError,
@@ -29,6 +30,7 @@ from airflow_delta_provider.core.errors import (
     StructureError,
     SummaryError,
 )
+from airflow_delta_provider.core.signing import dsse, statement
 from airflow_delta_provider.core.types import LogicalType
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "vectors" / "example"
@@ -353,6 +355,35 @@ def test_a_text_that_no_signed_manifest_could_hold_is_refused(pair, version, col
 def test_every_text_at_its_limit_still_fits():
     """JSON of one column name with 500 letters and of its type take 512 bytes."""
     documents.check_sign_limits(PAIR, {"schema": "v" * 64}, ["c" * 500], ["text"], (b"x" * 200, b"y" * 200))
+
+
+def test_the_longest_manifest_can_be_signed():
+    """A sweep with every integer and every text at its limit: 4,096 bytes are possible."""
+    manifest = json.loads((EXAMPLE / "sweep" / "sweep1.manifest.json").read_text())
+
+    def fill(value):
+        if isinstance(value, dict):
+            return {name: fill(one) for name, one in value.items()}
+        return 2**53 - 1 if isinstance(value, int) else value
+
+    manifest = fill(manifest)
+    manifest["pair"] = PAIR
+    manifest["schema"]["version"] = manifest["contract"]["version"] = "v" * 64
+    manifest["key"] = {"columns": ["c" * 500], "types": ["text"]}
+    manifest["key_range"] = {"lower": "00" * 200, "upper": "01" * 200}
+    manifest["sweep"]["predecessor"] = "0" * 64
+    payload = statement.statement_bytes(jsonc.dumps(manifest))
+    assert len(jsonc.dumps(["c" * 500])) + len(jsonc.dumps(["text"])) == 512
+    assert len(dsse.pae(statement.PAYLOAD_TYPE, payload)) + 128 - len("https://delta-manifest.example/v1") == 3906
+
+
+def test_a_schema_of_too_many_columns_is_refused():
+    """Whatever a table or a store says, the work for a record has a limit."""
+    key = [("id", LogicalType("int", bits=64))]
+    columns = [(f"c{number}", LogicalType("text")) for number in range(10_000)]
+    assert len(documents.parse_schema(documents.build_schema("v", key, columns[:-1]))["columns"]) == 9_999
+    with pytest.raises(LimitError, match=r"\[DELTA_LIMIT\] The schema has 10001 columns; 10000 is the limit."):
+        documents.build_schema("v", key, columns)
 
 
 def test_a_planned_bound_is_cut_to_what_fits():
