@@ -81,8 +81,8 @@ def _key(shape: Shape, start: int, rows: int, draw: np.random.Generator) -> dict
     spread = number.astype(np.uint64) * np.uint64(stride) + draw.integers(0, stride, rows).astype(np.uint64)
     if shape.key == "text":
         return {"code": pa.array(np.char.mod("customer/%016x/eu", spread))}
-    low = draw.integers(0, 2**63, rows).astype(">u8")
-    raw = np.stack([spread.astype(">u8"), low], axis=1).tobytes()
+    low = draw.integers(0, 2**63, rows).astype(np.uint64)
+    raw = np.hstack([half.astype(">u8").view(np.uint8).reshape(-1, 8) for half in (spread, low)]).tobytes()
     storage = pa.Array.from_buffers(pa.binary(16), rows, [None, pa.py_buffer(raw)])
     return {"uid": pa.ExtensionArray.from_storage(pa.uuid(), storage)}
 

@@ -62,7 +62,11 @@ class Recorder:
         plain = canonical(typed, self.schema)
         if self._hmac is not None:
             return [{"hmac": self._hmac(_json(value)), "key": self._key_id} for value in plain]
-        return [values.inlined(value, self._inline_limit) for value in plain]
+        limit, short = self._inline_limit, values.surely_inlined_chars(self._inline_limit)
+        return [
+            value if value is None or (type(value) is str and len(value) <= short) else values.inlined(value, limit)
+            for value in plain
+        ]
 
 
 def canonical(typed: rules.Typed, schema: LogicalType) -> list[Any]:

@@ -7,10 +7,10 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from airflow_delta_provider.core import documents, ids, jsonc
+from airflow_delta_provider.core import documents, ids
 from airflow_delta_provider.core.body import BodyFacts, BodyWriter, records_to_lines
 from airflow_delta_provider.core.errors import DiskLimitError, InputShardError
-from airflow_delta_provider.core.keys import decode_key
+from airflow_delta_provider.core.keytexts import key_texts
 from airflow_delta_provider.core.manifest import Context, build_manifest
 from airflow_delta_provider.core.rawcompare import RawReader
 from airflow_delta_provider.core.types import LogicalType, from_schema
@@ -107,7 +107,7 @@ def _lines(
         schema_version,
         sort_keys,
         categories,
-        [jsonc.dumps(decode_key(key, types)) for key in sort_keys],
+        key_texts(sort_keys, types),
         _texts(column["columns"], None),
         _texts(column["source_value"], ONE_SIDED),
         _texts(column["target_value"], ONE_SIDED),

@@ -21,7 +21,10 @@ from airflow_delta_provider.core.types import (
     carrier_allowed,
 )
 
-__all__ = ["canonical_ok", "canonical_values", "inlined"]
+__all__ = ["canonical_ok", "canonical_values", "inlined", "surely_inlined_chars"]
+
+JSON_CHAR_BYTES_MAX = 6
+"""Most bytes that one character of a text takes in JSON: an escaped control character."""
 
 _YEAR_0_DAYS, _YEAR_9999_DAYS = -719_528, 2_932_896
 """Days of the dates that have four digits for the year."""
@@ -48,11 +51,16 @@ def canonical_values(array: Any, carrier: LogicalType, schema: LogicalType) -> l
     return _SCALARS[schema.kind](array)
 
 
+def surely_inlined_chars(inline_limit: int) -> int:
+    """Return up to how many characters a text has a canonical JSON of at most ``inline_limit`` bytes, whatever they are."""
+    return (inline_limit - 2) // JSON_CHAR_BYTES_MAX
+
+
 def inlined(value: Any, inline_limit: int) -> Any:
     """Return a canonical value, or its length and digest where its canonical JSON is longer than ``inline_limit`` bytes."""
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, str) and len(value) * 6 + 2 <= inline_limit:
+    if isinstance(value, str) and len(value) <= surely_inlined_chars(inline_limit):
         return value
     form = jsonc.dumps(value)
     if len(form) <= inline_limit:

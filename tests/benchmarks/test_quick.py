@@ -52,3 +52,19 @@ def test_the_damage_that_is_counted_is_the_damage_that_is_done():
     assert len(set(there) - set(here)) == counts.added > 30
     assert len(set(here) - set(there)) == counts.dropped > 30
     assert sum(mine[key] != other[key] for key in mine.keys() & other.keys()) == counts.value_diverged > 60
+
+
+@pytest.mark.parametrize("key", ["dense", "skewed", "uuid", "text", "composite"])
+def test_tables_are_made_in_key_order(key):
+    """A file out of order would be sorted first, and the numbers would be those of the sorter."""
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.data import CHUNK_ROWS, Shape, chunks
+
+    shape = Shape(CHUNK_ROWS + 2000, key)
+    keys = []
+    for source, _, _ in chunks(shape):
+        columns = [source[name].combine_chunks() for name in shape.key_columns]
+        columns = [column.storage if hasattr(column, "storage") else column for column in columns]
+        ends = [*range(2000), *range(len(source) - 1000, len(source))] if len(source) > 3000 else range(len(source))
+        keys += [tuple(column[row].as_py() for column in columns) for row in ends]
+    assert keys == sorted(set(keys))
