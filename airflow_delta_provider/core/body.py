@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import lt
 from typing import Any, BinaryIO, Final
 
 import orjson
@@ -198,6 +200,8 @@ def check_ascent(sort_keys: Sequence[bytes], last: bytes | None, what: str) -> b
 
     Raises: UnsortedStreamError (DELTA_INPUT_ORDER).
     """
+    if sort_keys and (last is None or last < sort_keys[0]) and all(map(lt, sort_keys, islice(sort_keys, 1, None))):
+        return sort_keys[-1]
     for sort_key in sort_keys:
         if last is not None and sort_key <= last:
             raise UnsortedStreamError(f"{what}: key {sort_key.hex()} after {last.hex()}.", where=what)

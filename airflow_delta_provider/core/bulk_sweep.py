@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_delta_provider.core import merkle
-from airflow_delta_provider.core.errors import GenerationContractError, PackDigestError, UnsortedStreamError
+from airflow_delta_provider.core.body import check_ascent
+from airflow_delta_provider.core.documents.generation import first_line
+from airflow_delta_provider.core.errors import GenerationContractError, PackDigestError
 from airflow_delta_provider.core.generation import Change, Entry, Seen, Tally, take_step
 from airflow_delta_provider.core.ids import sha256_hex
 from airflow_delta_provider.core.packs import KeyBounds, PackRow, PackWriter, packs_of_range, parse_pack
@@ -49,12 +51,14 @@ class SeenBatch:
     """Keys that this sweep sees.
 
     Shape: lists of one length; ``digests`` holds the row digest, None for every other outcome than a row; ``seen``
-    returns one of them in full, and is asked only where something is not unchanged.
+    returns one of them in full, and is asked only where something is not unchanged. ``rows`` returns (row, raw key) of
+    a run of rows, half-open, as `Seen` has them: for runs of keys never seen before.
     """
 
     sort_keys: list[bytes]
     digests: list[str | None]
     seen: Callable[[int], Seen]
+    rows: Callable[[int, int], list[tuple[bytes, bytes | None]]] | None = None
 
 
 def read_batches(
@@ -129,12 +133,7 @@ class _Cursor:
             self.batch, self.place = next(self._batches, None), 0
             if self.batch is None:
                 return
-            for key in self.batch.sort_keys:
-                if self._last is not None and key <= self._last:
-                    raise UnsortedStreamError(
-                        f"{self._what}: key {key.hex()} after {self._last.hex()}.", where=self._what
-                    )
-                self._last = key
+            self._last = check_ascent(self.batch.sort_keys, self._last, self._what)
 
 
 def sweep_batches(
@@ -151,10 +150,14 @@ def sweep_batches(
     olds, news = _Cursor(before, "predecessor"), _Cursor(seen, "target")
     while olds.batch is not None or news.batch is not None:
         count = _common(olds, news) if olds.batch is not None and news.batch is not None else 0
+        fresh = 0 if count else _fresh_keys(olds, news)
         if count:
             changes = _aligned(olds, news, count, key_json, tally, writer)
             olds.advance(count)
             news.advance(count)
+        elif fresh:
+            changes = _fresh(news, fresh, key_json, tally, writer)
+            news.advance(fresh)
         else:
             changes = _single(olds, news, key_json, tally, writer)
         if changes:
@@ -198,6 +201,34 @@ def _aligned(
     tally.add_unchanged(count - others)
     writer.extend(olds.batch.sort_keys[part], lines, leaves)
     return changes
+
+
+def _fresh_keys(olds: _Cursor, news: _Cursor) -> int:
+    """Return how many next rows have keys that were never seen before, within one window."""
+    batch, start = news.batch, news.place
+    if batch is None or batch.rows is None:
+        return 0
+    stop = start + min(news.left, WINDOW_KEYS)
+    if olds.batch is not None:
+        stop = bisect_left(batch.sort_keys, olds.key, start, stop)
+    digests = batch.digests[start:stop]
+    return digests.index(None) if None in digests else len(digests)
+
+
+def _fresh(
+    news: _Cursor, count: int, key_json: Callable[[bytes], bytes], tally: Tally, writer: PackWriter
+) -> list[Change]:
+    """Take the steps of rows whose keys were never seen before."""
+    part = slice(news.place, news.place + count)
+    sort_keys, digests = news.batch.sort_keys[part], news.batch.digests[part]
+    keys = [key_json(sort_key) for sort_key in sort_keys]
+    lines = [first_line(digest, key, sort_key) for digest, key, sort_key in zip(digests, keys, sort_keys, strict=True)]
+    writer.extend(sort_keys, lines, merkle.leaf_hashes(lines))
+    tally.add_new(count)
+    return [
+        Change(sort_key, "added", key, None, row, raw_key)
+        for sort_key, key, (row, raw_key) in zip(sort_keys, keys, news.batch.rows(part.start, part.stop), strict=True)
+    ]
 
 
 def _single(

@@ -103,6 +103,12 @@ class Tally:
         self.dispositions["present"] += keys
         self.source_rows += keys
 
+    def add_new(self, keys: int) -> None:
+        """Count rows of keys that were never seen before."""
+        self.counts["read"] += keys
+        self.counts["new"] += keys
+        self.dispositions["present"] += keys
+
     def add_null_keys(self, rows: int) -> None:
         """Count rows that were set aside for a NULL in their key."""
         self.counts["read"] += rows

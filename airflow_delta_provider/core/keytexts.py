@@ -15,13 +15,17 @@ _INT, _TEXT, _UUID = TAGS["int"], TAGS["text"], TAGS["uuid"]
 _UUID_BYTES = 16
 
 
-def key_texts(keys: Sequence[bytes], types: Sequence[LogicalType]) -> list[bytes]:
-    """Return the canonical JSON array of each key's values.
+def key_texts(types: Sequence[LogicalType]) -> Callable[[bytes], bytes]:
+    """Return a function from key bytes to the canonical JSON array of the key's values, for many keys.
 
-    Raises: as ``keys.decode_key``.
+    It raises: as ``keys.decode_key``.
     """
     parsers = [_PARSERS.get(kind.kind) for kind in types]
-    return [_quick(key, parsers) or jsonc.dumps(decode_key(key, types)) for key in keys]
+
+    def of(key: bytes) -> bytes:
+        return _quick(key, parsers) or jsonc.dumps(decode_key(key, types))
+
+    return of
 
 
 Parser = Callable[[bytes, int], tuple[bytes, int] | None]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta_provider.core import jsonc, merkle
+from airflow_delta_provider.core.body import check_ascent
 from airflow_delta_provider.core.documents.generation import (
     PACK_BYTES_MAX,
     PACK_ENTRIES_MAX,
@@ -87,7 +88,7 @@ class PackWriter:
 
         Raises: UnsortedStreamError (DELTA_INPUT_ORDER); PackLimitError (DELTA_PACK_LIMIT) for a line over 8 MiB.
         """
-        self._check_order((sort_key,))
+        self._last = check_ascent((sort_key,), self._last, "entries")
         self._add(sort_key, line, merkle.leaf_hash(line))
 
     def extend(self, sort_keys: Sequence[bytes], lines: Sequence[bytes], leaves: Sequence[bytes]) -> None:
@@ -95,7 +96,7 @@ class PackWriter:
 
         Raises: as `add`.
         """
-        self._check_order(sort_keys)
+        self._last = check_ascent(sort_keys, self._last, "entries")
         start = 0
         while start < len(lines):
             room = PACK_ENTRIES_MAX - len(self._lines)
@@ -111,14 +112,6 @@ class PackWriter:
             self._leaves += leaves[start : start + len(chunk)]
             self._held_bytes += size
             start += len(chunk)
-
-    def _check_order(self, sort_keys: Sequence[bytes]) -> None:
-        last = self._last
-        for sort_key in sort_keys:
-            if last is not None and sort_key <= last:
-                raise UnsortedStreamError(f"entries: key {sort_key.hex()} after {last.hex()}.", where="entries")
-            last = sort_key
-        self._last = last
 
     def _add(self, sort_key: bytes, line: bytes, leaf: bytes) -> None:
         size = len(line) + 1
@@ -216,7 +209,8 @@ def read_pack(data: bytes, row: PackRow) -> list[Entry]:
 def parse_pack(data: bytes) -> list[Entry]:
     """Return the entries of the lines of a pack.
 
-    Raises: GenerationContractError (DELTA_GENERATION_CONTRACT) where a line has not the layout of an entry.
+    Raises: GenerationContractError (DELTA_GENERATION_CONTRACT) where a line has not the layout of an entry, or none is
+    there.
     """
     entries, end = list[Entry](), 0
     for match in _LINE.finditer(data):
@@ -236,7 +230,7 @@ def parse_pack(data: bytes) -> list[Entry]:
                 None if reason is None else reason.decode(),
             )
         )
-    if end != len(data):
+    if end != len(data) or not entries:
         raise GenerationContractError("A line of a pack is no entry.", where=f"byte {end}")
     return entries
 

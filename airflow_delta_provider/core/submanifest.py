@@ -107,7 +107,7 @@ def _lines(
         schema_version,
         sort_keys,
         categories,
-        key_texts(sort_keys, types),
+        list(map(key_texts(types), sort_keys)),
         _texts(column["columns"], None),
         _texts(column["source_value"], ONE_SIDED),
         _texts(column["target_value"], ONE_SIDED),

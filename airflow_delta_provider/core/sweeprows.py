@@ -84,7 +84,8 @@ class RowEncoder:
         rows = np.flatnonzero(chosen)
         if len(rows) == len(part):
             encoded = self._encode(values, part.keys.data)
-            return SeenBatch(keys, encoded.digests, _Found(self, part, keys, encoded, None, repeated).seen)
+            whole = _Found(self, part, keys, encoded, None, repeated)
+            return SeenBatch(keys, encoded.digests, whole.seen, whole.rows)
         index = index_array(rows)
         encoded = self._encode([column.take(index) for column in values], part.keys.data.take(index))
         place_of = np.full(len(part), -1, np.int64)
@@ -93,7 +94,7 @@ class RowEncoder:
         places = place_of[left].tolist()
         digests = [None if place < 0 else encoded.digests[place] for place in places]
         found = _Found(self, part, keys, encoded, (left, places), repeated)
-        return SeenBatch([keys[row] for row in left], digests, found.seen)
+        return SeenBatch([keys[row] for row in left], digests, found.seen, found.rows)
 
     def _encode(self, values: list[pa.Array], keys: pa.Array) -> Encoded:
         codes: dict[int, str] = {}
@@ -170,10 +171,23 @@ class _Found:
             return Seen(key, LEFT_OUT)
         if place in self._encoded.codes:
             return Seen(key, REFUSED, reason=self._encoded.codes[place])
+        record = self._encoded.records[place].as_py()
+        return Seen(key, ROW, self._encoded.digests[place], record, raw_key=self._raw_key_list()[row])
+
+    def rows(self, start: int, stop: int) -> list[tuple[bytes, bytes | None]]:
+        """Return (row, raw key) of keys that all stand for a digested row."""
+        raw_keys = self._raw_key_list()
+        if self._shown is None:
+            records = self._encoded.records.slice(start, stop - start).to_pylist()
+            return list(zip(records, raw_keys[start:stop], strict=True))
+        rows, places = self._shown[0][start:stop].tolist(), self._shown[1][start:stop]
+        records = self._encoded.records.take(index_array(places)).to_pylist()
+        return [(record, raw_keys[row]) for record, row in zip(records, rows, strict=True)]
+
+    def _raw_key_list(self) -> list[bytes | None]:
         if self._raw_keys is None:
             self._raw_keys = self._encoder.raw_keys(self._block)
-        record = self._encoded.records[place].as_py()
-        return Seen(key, ROW, self._encoded.digests[place], record, raw_key=self._raw_keys[row])
+        return self._raw_keys
 
 
 @dataclass(frozen=True, slots=True)

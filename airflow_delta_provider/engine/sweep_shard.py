@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-import orjson
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.side import Order
@@ -28,7 +27,7 @@ from airflow_delta_provider.core.errors import (
 from airflow_delta_provider.core.generation import Change, Tally, change_lines
 from airflow_delta_provider.core.generations import generation_header
 from airflow_delta_provider.core.ids import sha256_hex
-from airflow_delta_provider.core.keys import decode_key
+from airflow_delta_provider.core.keytexts import key_texts
 from airflow_delta_provider.core.manifest import build_manifest
 from airflow_delta_provider.core.packs import PackWriter, index_bytes
 from airflow_delta_provider.core.plan import KeyRange
@@ -129,12 +128,11 @@ def _sweep_once(
         layout = replace(layout, values=(*layout.values, KEPT_COLUMN))
     encoder = RowEncoder(opened.comparison, opened.spec.schema_version)
     before = iter(()) if opened.predecessor is None else opened.predecessor.batches(packs.read, bounds)
-    types = opened.shared.key_types
     with closing(_read(opened, key_range, ordered, spilled)) as batches:
         kept = _kept(batches, counts, watch)
         blocks = stream.guarded_blocks(kept, layout, counts, ordered=ordered, folder=folder)
         seen = encoder.seen_batches(blocks, filtered=opened.filtered)
-        for found in sweep_batches(before, seen, lambda key: orjson.dumps(decode_key(key, types)), tally, writer):
+        for found in sweep_batches(before, seen, key_texts(opened.shared.key_types), tally, writer):
             changes.add(found)
     tally.add_null_keys(counts.null_key)
     tally.add_repeated(counts.duplicate_key)

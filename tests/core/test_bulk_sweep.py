@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from functools import partial
 
 import pytest
 import sweeping
@@ -14,7 +15,13 @@ from airflow_delta_provider.core.errors import GenerationContractError, PackDige
 def batches(found, size):
     for start in range(0, len(found), size):
         part = found[start : start + size]
-        yield bulk_sweep.SeenBatch([one.sort_key for one in part], [one.digest for one in part], part.__getitem__)
+        rows = None if size == 1 else partial(rows_of, part)
+        yield bulk_sweep.SeenBatch([one.sort_key for one in part], [one.digest for one in part], part.__getitem__, rows)
+
+
+def rows_of(part, start, stop):
+    assert all(one.outcome == generation.ROW for one in part[start:stop])
+    return [(one.row, one.raw_key) for one in part[start:stop]]
 
 
 def bulk(store, previous, rows, size, key_range=(None, None)):

@@ -232,6 +232,8 @@ def test_a_pack_that_was_altered_is_refused():
         packs.read_pack(first.packs[0].replace(b"A1", b"A2"), row)
     with pytest.raises(GenerationContractError, match=r"\[DELTA_GENERATION_CONTRACT\]"):
         packs.parse_pack(first.packs[0] + b"{}\n")
+    with pytest.raises(GenerationContractError, match=r"\[DELTA_GENERATION_CONTRACT\]"):
+        packs.parse_pack(b"")
 
 
 def swapped(data):

@@ -138,6 +138,14 @@ def entry_line(
     )
 
 
+def first_line(row_digest: str, key: bytes, sort_key: bytes) -> bytes:
+    """Return the entry line, without LF, of a key whose row was seen for the first time."""
+    return (
+        b'{"disposition":"present","head":{"previous":null,"row_digest":"%b","version":1},'
+        b'"key":%b,"reason":null,"sort_key":"%b"}' % (row_digest.encode(), key, sort_key.hex().encode())
+    )
+
+
 def _quoted(text: str | None) -> bytes:
     return b"null" if text is None else b'"%b"' % text.encode()
 
