@@ -27,6 +27,8 @@ from differential.model import (
 
 Rule = tuple[str, dict[str, Any]]
 PAIR_RULES = ("tolerance", "numeric_text", "date_as_midnight")
+DIGITS_MAX = 2000
+"""A number of more digits is none (docs/format.md, ``decimal``)."""
 UNITS = {"s": NS, "ms": 10**6, "us": 10**3}
 TRUE, FALSE = ("1", "T", "TRUE", "True", "t", "true"), ("0", "F", "FALSE", "False", "f", "false")
 
@@ -151,6 +153,12 @@ def _decimal_of(text: str) -> Decimal:
     return Decimal(text)
 
 
+def _digits(value: Decimal) -> int:
+    """Count the digits in plain notation; with a long exponent they are too many to be written, let alone computed."""
+    exponent = int(value.as_tuple().exponent)
+    return max(len(value.as_tuple().digits), value.adjusted() + 1, -exponent + 1) if value else 1
+
+
 def _int_of(text: str) -> int:
     if not text.lstrip("+-").isascii() or not text.lstrip("+-").isdigit():
         raise ValueError
@@ -250,12 +258,12 @@ def met(rule: Rule, source: Any, target: Any, source_kind: str, target_kind: str
         return bool(walls[0] == walls[1])
     if name == "numeric_text":
         try:
-            numbers = [number(_decimal_of(text)) for text in (source, target)]
-        except ArithmeticError:
+            numbers = [_decimal_of(text) for text in (source, target)]
+        except (ArithmeticError, ValueError):
             return False
-        except ValueError:
+        if any(value.is_finite() and _digits(value) > DIGITS_MAX for value in numbers):
             return False
-        return within(form, numbers[0], numbers[1])
+        return within(form, number(numbers[0]), number(numbers[1]))
     if source_kind in NUMBERS:
         return within(form, number(source), number(target))
     if source in INFINITIES or target in INFINITIES:
