@@ -185,7 +185,12 @@ def _uuid_of(raw: bytes, form: dict[str, Any]) -> uuid.UUID:
 
 
 def _bytes_of(text: str, form: dict[str, Any]) -> bytes:
-    return base64.b64decode(text, validate=True) if form.get("encoding") == "base64" else bytes.fromhex(text)
+    if form.get("encoding") != "base64":
+        return bytes.fromhex(text)
+    found = base64.b64decode(text, validate=True)
+    if base64.b64encode(found).decode() != text:
+        raise ValueError  # its last character has bits that no byte takes
+    return found
 
 
 def _day_of(text: str) -> int:

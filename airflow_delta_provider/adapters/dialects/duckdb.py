@@ -30,6 +30,7 @@ from airflow_delta_provider.adapters.dialects.ducktypes import (
     mapped,
 )
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, sql
+from airflow_delta_provider.adapters.files.base import pieces
 from airflow_delta_provider.adapters.side import Column
 from airflow_delta_provider.core.errors import (
     ConnectError,
@@ -282,11 +283,13 @@ def _streamed(
     parts: list[list[pa.Array]] = []
     held = weight = 0
     for batch in cursor.sql(text, params=values).to_arrow_reader(min(rows, STREAM_ROWS)):
-        parts.append([carried(array, each.arrow) for array, each in zip(batch.columns, columns, strict=True)])
-        held, weight = held + batch.num_rows, weight + batch.nbytes
-        if held + STREAM_ROWS > rows or weight >= payload_bytes:
-            yield gathered(parts)
-            parts, held, weight = [], 0, 0
+        for piece in pieces(batch, rows, payload_bytes):
+            parts.append([carried(array, each.arrow) for array, each in zip(piece.columns, columns, strict=True)])
+            held, weight = held + piece.num_rows, weight + piece.nbytes
+            if held + STREAM_ROWS > rows or weight >= payload_bytes:
+                yield gathered(parts)
+                parts, held, weight = [], 0, 0
+        del batch
     if held:
         yield gathered(parts)
 
