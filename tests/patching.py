@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -12,10 +12,14 @@ from urllib.parse import unquote, urlsplit
 from airflow_delta_provider.adapters.open import open_side
 from airflow_delta_provider.adapters.writers.base import Writer
 from airflow_delta_provider.adapters.writers.open import open_writer
+from airflow_delta_provider.core import jsonc, log
+from airflow_delta_provider.core.body import read_lines
 from airflow_delta_provider.core.patch import PatchRule
 from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import SideSpec, Spec, parse_spec
+from airflow_delta_provider.core.store import blobs
 from airflow_delta_provider.core.store.memory import MemoryStore
+from airflow_delta_provider.core.store.published import open_body
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.engine.patching import (
     PatchOptions,
@@ -86,6 +90,13 @@ class Bench:
     def compare(self) -> str:
         """Compare, and return the id of the manifest."""
         return reconcile(self.spec, self.store, open_side, hmac_key=KEY).receipt.manifest
+
+    def records(self, manifest: str) -> list[dict[str, Any]]:
+        """Return the records of a manifest."""
+        document = jsonc.loads(blobs.get_blob(self.store, manifest))
+        pair_id = log.pair_id_of(self.spec.name, "bench:source", "bench:target")
+        with closing(open_body(self.store, log.read_log(self.store, pair_id), document["body"]["sha256"])) as body:
+            return [jsonc.loads(line) for lines in read_lines(body) for line in lines]
 
     def options(self, rule: PatchRule | None = None, **named: Any) -> PatchOptions:
         """Return options of a patch."""

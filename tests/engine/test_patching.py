@@ -300,6 +300,29 @@ def test_a_repeated_unique_value_fails_the_patch_as_a_whole(bench_of):
     assert bench.rows() == []
 
 
+def test_a_unique_value_that_another_row_keeps_is_a_listed_conflict_under_skip(bench_of):
+    """Somebody gave a value to a row of theirs: that row stays, who needs the value is listed, all others are written."""
+    bench = bench_of()
+    bench.tables("id INTEGER PRIMARY KEY, u INTEGER UNIQUE, v VARCHAR(20)")
+    bench.fill("source", [(1, 10, "a"), (2, 20, "b"), (3, 30, "c"), (4, 11, "d"), (5, 50, "e")])
+    bench.fill("target", [(1, 11, "a"), (2, 20, "x"), (5, 51, "e")])
+    manifest = bench.compare()
+    bench.fill("target", [(9, 10, "foreign")])
+    if bench.engine == "duckdb":
+        with pytest.raises(PatchWriteError, match=r"(?i)constraint"):
+            bench.apply(manifest, conflicts="skip")
+        return
+    outcome = bench.apply(manifest, conflicts="skip")
+    assert bench.rows() == [(1, 11, "a"), (2, 20, "b"), (3, 30, "c"), (5, 50, "e"), (9, 10, "foreign")]
+    assert [(row["key"], row["reason"]) for row in outcome.conflicts] == [
+        (["1"], "DELTA_PATCH_CONFLICT"),
+        (["4"], "DELTA_PATCH_CONFLICT"),
+    ]
+    assert outcome.outcomes == {"already": 0, "applied": 3, "conflict": 2, "skipped": 0}
+    bench.rollback(outcome.patch_id)
+    assert bench.rows() == [(1, 11, "a"), (2, 20, "x"), (5, 51, "e"), (9, 10, "foreign")]
+
+
 def test_values_that_a_column_cannot_hold_are_left_and_named(bench_of):
     """Nothing is rounded or cut: the row keeps what it has, and the ledger says why."""
     bench = bench_of()

@@ -127,6 +127,14 @@ class ContendedError(Exception):
         self.error = error
 
 
+class TakenError(ContendedError):
+    """Another row holds a unique value that changes need. ``places``: their indexes in the batch; empty: not known."""
+
+    def __init__(self, error: DeltaError, places: Sequence[int] = ()) -> None:
+        super().__init__(error)
+        self.places = tuple(places)
+
+
 class Writer(ABC):
     """One table, opened for reading and writing, one transaction at a time.
 
@@ -274,9 +282,12 @@ class Writer(ABC):
     def write(self, changes: Sequence[Change]) -> list[bool]:
         """Write changes of one op in order; tell for each whether its row was there as guarded.
 
-        Raises: CellRefusedError, PatchWriteError, ContendedError.
+        Raises: CellRefusedError, PatchWriteError, ContendedError; TakenError once all others were tried, where the
+        engine goes on after a unique key refused a row.
         """
-        done = []
+        done: list[bool] = []
+        taken: list[int] = []
+        refusal: TakenError | None = None
         for place, change in enumerate(changes):
             text, values = self.statement(change).render(self.dialect.paramstyle)
             try:
@@ -284,6 +295,11 @@ class Writer(ABC):
                     done.append(self.execute(text, values) == 1)
             except CellRefusedError as error:
                 raise CellRefusedError(place, error.reason) from None
+            except TakenError as error:
+                refusal = error
+                taken.append(place)
+        if refusal is not None:
+            raise TakenError(refusal.error, taken)
         return done
 
     def execute(self, text: str, values: Sequence[Any]) -> int:

@@ -17,6 +17,7 @@ from airflow_delta_provider.adapters.writers.base import (
     Hazard,
     Reference,
     TableFacts,
+    TakenError,
     WriteColumn,
     Writer,
     write_error,
@@ -186,7 +187,7 @@ class MysqlWriter(Writer):
             )
         if code == _DUPLICATE:
             name = _KEY_NAME.search(text)
-            return ContendedError(write_error(self.where, f"unique key {shown(name[1] if name else '')} ({code})"))
+            return TakenError(write_error(self.where, f"unique key {shown(name[1] if name else '')} ({code})"))
         return write_error(self.where, f"{text[:300]} ({code})")
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:

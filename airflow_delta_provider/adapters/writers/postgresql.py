@@ -20,6 +20,7 @@ from airflow_delta_provider.adapters.writers.base import (
     Change,
     ContendedError,
     TableFacts,
+    TakenError,
     WriteColumn,
     Writer,
     write_error,
@@ -122,25 +123,32 @@ class PostgresqlWriter(Writer):
     def write(self, changes: Sequence[Change]) -> list[bool]:
         """Write the changes in few statements, one for each set of columns that occurs."""
         done = [False] * len(changes)
+        taken: dict[int, TakenError] = {}
         for places in _groups(changes).values():
-            for place in self._write_some(changes, places):
+            for place in self._write_some(changes, places, taken):
                 done[place] = True
+        if taken:
+            raise TakenError(next(iter(taken.values())).error, sorted(taken))
         return done
 
-    def _write_some(self, changes: Sequence[Change], places: Sequence[int]) -> list[int]:
-        """Write some changes; where the engine cannot store one, halve them until it is alone."""
+    def _write_some(self, changes: Sequence[Change], places: Sequence[int], taken: dict[int, TakenError]) -> list[int]:
+        """Write some changes; where one cannot be stored or its unique value is taken, halve them until it is alone."""
         statement = self._batch([changes[place] for place in places])
         try:
             with self.writing():
                 self.connection.execute(f"SAVEPOINT {SAVEPOINT}")
                 found = self._run(statement, len(places))
                 self.connection.execute(f"RELEASE SAVEPOINT {SAVEPOINT}")
-        except CellRefusedError as error:
+        except (CellRefusedError, TakenError) as error:
             self.connection.execute(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
             if len(places) == 1:
-                raise CellRefusedError(places[0], error.reason) from None
+                if isinstance(error, CellRefusedError):
+                    raise CellRefusedError(places[0], error.reason) from None
+                taken[places[0]] = error
+                return []
             middle = len(places) // 2
-            return self._write_some(changes, places[:middle]) + self._write_some(changes, places[middle:])
+            first = self._write_some(changes, places[:middle], taken)
+            return first + self._write_some(changes, places[middle:], taken)
         return [places[at] for at in found]
 
     def _run(self, statement: Statement, rows: int) -> list[int]:
@@ -235,7 +243,7 @@ class PostgresqlWriter(Writer):
         if state[:2] == "08" or state[:2] == "57" or (isinstance(error, psycopg.OperationalError) and not state):
             return ConnectError(f"{self.where}: the connection was lost ({type(error).__name__}).", where=self.where)
         if state == "23505":
-            return ContendedError(write_error(self.where, f"unique constraint {constraint} (23505)"))
+            return TakenError(write_error(self.where, f"unique constraint {constraint} (23505)"))
         column = shown(getattr(diag, "column_name", None) or "")
         name = f" {constraint or column}" if constraint or column else ""
         return write_error(self.where, f"{type(error).__name__}{name} ({state or 'no SQLSTATE'})")

@@ -17,6 +17,7 @@ from airflow_delta_provider.adapters.writers.base import (
     ContendedError,
     Hazard,
     TableFacts,
+    TakenError,
     WriteColumn,
     Writer,
     write_error,
@@ -152,6 +153,8 @@ class SqliteWriter(Writer):
             return ContendedError(write_error(self.where, "the file is locked by another writer"))
         if isinstance(error, OverflowError) or "datatype mismatch" in text or "cannot store" in text:
             return CellRefusedError(0, text)
+        if text.startswith("UNIQUE constraint failed"):
+            return TakenError(write_error(self.where, shown(text)))
         if isinstance(error, sqlite3.OperationalError) and "disk" in text:
             return ConnectError(f"{self.where}: {shown(text)}.", where=self.where)
         return write_error(self.where, shown(text))

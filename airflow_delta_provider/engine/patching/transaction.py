@@ -10,6 +10,7 @@ from airflow_delta_provider.adapters.writers.base import (
     Change,
     ContendedError,
     TableFacts,
+    TakenError,
     Writer,
     write_error,
 )
@@ -38,6 +39,14 @@ class Result:
     lossy: set[int] = field(default_factory=set)
 
 
+class _TakenError(Exception):
+    """Other rows hold unique values that these records need: the transaction is done again, and their rows are left."""
+
+    def __init__(self, numbers: set[int]) -> None:
+        super().__init__(f"{len(numbers)} records")
+        self.numbers = numbers
+
+
 class _LossyError(Exception):
     """Values were written and read back as other ones: the transaction is done again without these records."""
 
@@ -58,17 +67,21 @@ def apply(
 ) -> Result:
     """Write what is planned, in one transaction, and say what state every record is in.
 
-    ``skip``: rows in conflict are left; else any conflict leaves the table as it was. ``alone``: other writers are kept
+    ``skip``: rows in conflict are left, and so are rows that need a unique value which another row keeps; else any
+    conflict leaves the table as it was. ``alone``: other writers are kept
     out of the table. ``checkpoint`` is told before each step; tests stop the process there.
     Raises: PatchWriteError, ConnectError, SideReadError.
     """
     lossy: set[int] = set()
+    taken: set[int] = set()
     attempts = 0
     while True:
         try:
-            return _once(rows, spool, facts, patch_id, skip, alone, lossy, checkpoint)
+            return _once(rows, spool, facts, patch_id, skip, alone, lossy, taken, checkpoint)
         except _LossyError as error:
             lossy |= error.numbers
+        except _TakenError as error:
+            taken |= error.numbers
         except ContendedError as error:
             attempts += 1
             if attempts >= ATTEMPTS_MAX:
@@ -86,19 +99,23 @@ def _once(
     skip: bool,
     alone: bool,
     lossy: set[int],
+    taken: set[int],
     checkpoint: Callable[[str], None],
 ) -> Result:
     writer = rows.writer
     checkpoint("begin")
     writer.begin(write=True, alone=alone)
     states = judge(rows, spool, lossy, lock=True)
+    for number in taken:
+        if states[number] == BEFORE:
+            states[number] = NEITHER
     result = Result(states, True, lossy)
     conflict = NEITHER in states or decided_conflict(spool)
     if conflict and not skip and (BEFORE in states or WANTED not in states):
         result.committed = False
         return result
     if BEFORE in states:
-        _write_all(writer, spool, states, facts, patch_id, checkpoint)
+        _write_all(writer, spool, states, facts, patch_id, skip, checkpoint)
         checkpoint("verify")
         _verify(rows, spool, states)
     writer.check_constraints()
@@ -168,10 +185,11 @@ def _write_all(
     states: bytearray,
     facts: TableFacts,
     patch_id: str,
+    skip: bool,
     checkpoint: Callable[[str], None],
 ) -> None:
     """Write every row that is still as it was before: streamed, op by op, unless rows depend on each other."""
-    writes = _Writes(writer, spool, states, checkpoint)
+    writes = _Writes(writer, spool, states, skip, checkpoint)
     if facts.references or _moves_unique(writes, facts):
         for step in ordered(writes.changes(None), facts, writer, patch_id).steps:
             writes.write(step)
@@ -195,8 +213,11 @@ def _moves_unique(writes: _Writes, facts: TableFacts) -> bool:
 class _Writes:
     """The planned writes of one transaction."""
 
-    def __init__(self, writer: Writer, spool: Spool, states: bytearray, checkpoint: Callable[[str], None]) -> None:
+    def __init__(
+        self, writer: Writer, spool: Spool, states: bytearray, skip: bool, checkpoint: Callable[[str], None]
+    ) -> None:
         self._writer = writer
+        self._skip = skip
         self._spool = spool
         self._states = states
         self._checkpoint = checkpoint
@@ -217,17 +238,24 @@ class _Writes:
             try:
                 done = self._writer.write(part)
             except CellRefusedError as error:
-                raise _LossyError({self._number(part[error.place])}) from None
+                raise _LossyError(self._numbers([part[error.place]])) from None
+            except TakenError as error:
+                if not self._skip or not error.places:
+                    raise
+                raise _TakenError(self._numbers([part[place] for place in error.places])) from None
             if not all(done):
                 reason = f"{done.count(False)} rows were not found as they had been read"
                 raise ContendedError(write_error(self._writer.where, reason))
 
-    def _number(self, change: Change) -> int:
-        for items in self._spool.batches():
-            for item in items:
-                if item.change is not None and item.change.key == change.key:
-                    return item.number
-        raise KeyError("a change belongs to no record")
+    def _numbers(self, changes: list[Change]) -> set[int]:
+        """Return the numbers of the records that changes belong to, moves out of the way included."""
+        keys = {repr(change.key) for change in changes}
+        return {
+            item.number
+            for items in self._spool.batches()
+            for item in items
+            if item.change is not None and repr(item.change.key) in keys
+        }
 
 
 def _verify(rows: TouchedRows, spool: Spool, states: bytearray) -> None:
