@@ -14,6 +14,7 @@ import pytest
 from patching import Bench
 
 from airflow_delta_provider.core.store.memory import MemoryStore
+from airflow_delta_provider.engine.patching import transaction
 
 ROUNDS = int(os.environ.get("DELTA_EXAMPLES") or 0)
 ROUNDS_NIGHTLY = 1000
@@ -134,13 +135,16 @@ def compared(bench: Bench, table: Table, side: str) -> list[tuple[Any, ...]]:
     return sorted(bench.rows(side, names), key=repr)
 
 
-@pytest.fixture(params=patching.ENGINES)
-def bench(request, tmp_path) -> Bench:
-    """An empty database of each engine."""
-    if request.param in ("sqlite", "duckdb"):
-        return Bench(request.param, patching.file_uri(request.param, tmp_path))
-    name = "postgresql_database" if request.param == "postgresql" else "mariadb_database"
-    return Bench(request.param, request.getfixturevalue(name))
+@pytest.fixture(params=[*patching.ENGINES, "postgresql at once"])
+def bench(request, tmp_path, monkeypatch) -> Bench:
+    """An empty database of each engine; of PostgreSQL also with the writes that large patches take."""
+    engine, _, at_once = request.param.partition(" ")
+    if at_once:
+        monkeypatch.setattr(transaction, "BULK_ROWS_MIN", 1)
+    if engine in ("sqlite", "duckdb"):
+        return Bench(engine, patching.file_uri(engine, tmp_path))
+    name = "postgresql_database" if engine == "postgresql" else "mariadb_database"
+    return Bench(engine, request.getfixturevalue(name))
 
 
 def rounds(bench: Bench) -> range:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -133,6 +134,22 @@ class TakenError(ContendedError):
     def __init__(self, error: DeltaError, places: Sequence[int] = ()) -> None:
         super().__init__(error)
         self.places = tuple(places)
+
+
+class Bulk(ABC):
+    """Many changes of rows that do not depend on each other, to be written all at once or not at all."""
+
+    @abstractmethod
+    def prepare(self, changes: Iterable[Change]) -> bool:
+        """Take the changes, without a word to the engine; False where some want to be looked at one by one."""
+
+    @abstractmethod
+    def run(self) -> bool:
+        """Write them in the open transaction and look at what stands there then.
+
+        False: some row was not as guarded, or does not hold exactly what is wanted; the caller rolls back.
+        Raises: ConnectError, ContendedError.
+        """
 
 
 class Writer(ABC):
@@ -301,6 +318,10 @@ class Writer(ABC):
         if refusal is not None:
             raise TakenError(refusal.error, taken)
         return done
+
+    def bulk(self, folder: Path) -> Bulk | None:
+        """Return what writes many changes at once, with its files in ``folder``; None where there is no such way."""
+        return None
 
     def execute(self, text: str, values: Sequence[Any]) -> int:
         """Run one statement and return how many rows it wrote."""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.dialects.base import ALIAS, ReadColumn
 from airflow_delta_provider.adapters.dialects.postgresql import SETTINGS, PostgresqlDialect
-from airflow_delta_provider.adapters.dialects.postgresql_literals import literal_of
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, joined, sql
-from airflow_delta_provider.adapters.ranges import native_value
 from airflow_delta_provider.adapters.writers import postgresql_catalog as catalog
 from airflow_delta_provider.adapters.writers.base import (
+    Bulk,
     Cell,
     CellRefusedError,
     Change,
@@ -25,6 +24,8 @@ from airflow_delta_provider.adapters.writers.base import (
     Writer,
     write_error,
 )
+from airflow_delta_provider.adapters.writers.postgresql_bulk import PostgresqlBulk
+from airflow_delta_provider.adapters.writers.postgresql_values import bare_type, text_of
 from airflow_delta_provider.core.errors import ConnectError, PatchSideError, ValueLossyError, shown
 from airflow_delta_provider.core.types import LogicalType
 
@@ -34,8 +35,6 @@ ORDINAL = "delta_ord"
 _CONTENDED = ("40001", "40P01", "55P03")
 _BY_TEXT = ("json_text", "interval")
 """Kinds whose equality in the engine is none, or coarser than ours: their texts are compared."""
-_MODIFIER = re.compile(r"\(\d+(,-?\d+)?\)")
-_BARE = {"character": "bpchar", "bit": "bit varying", "character[]": "bpchar[]", "bit[]": "bit varying[]"}
 
 
 class PostgresqlWriter(Writer):
@@ -116,7 +115,7 @@ class PostgresqlWriter(Writer):
         names = ", ".join(f"k{at}" for at in range(len(key)))
         terms = []
         for at, (column, part) in enumerate(zip(columns, parts, strict=True)):
-            field, operand = self.dialect.field(column.name), f"CAST({NEW}.k{at} AS {_cast(column)})"
+            field, operand = self.dialect.field(column.name), f"CAST({NEW}.k{at} AS {bare_type(column)})"
             terms.append(f"{field} {'IS NOT DISTINCT FROM' if None in part else '='} {operand}")
         return sql("unnest(", arrays, f") AS {NEW}({names}) WHERE {' AND '.join(terms)}")
 
@@ -196,7 +195,7 @@ class PostgresqlWriter(Writer):
         return sql(head, new, f" ORDER BY {NEW}.{ORDINAL}")
 
     def _new(self, mark: str, name: str) -> str:
-        return f"CAST({NEW}.{mark} AS {_cast(self.columns[name])})"
+        return f"CAST({NEW}.{mark} AS {bare_type(self.columns[name])})"
 
     def _terms(self, named: Sequence[tuple[str, str, list[Any]]]) -> Iterator[str]:
         keys = {name for mark, name, _ in named if mark[0] == "k"}
@@ -221,9 +220,22 @@ class PostgresqlWriter(Writer):
             return f"{field}::text IS NOT DISTINCT FROM {new}::text"
         return f"{field} IS NOT DISTINCT FROM {new}"
 
+    def bulk(self, folder: Path) -> Bulk | None:
+        """Write many changes at once, unless other tables stand behind this one, which may do more than it says."""
+        return None if catalog.has_children(self.connection, self.relation.parts) else PostgresqlBulk(self, folder)
+
+    def holds(self, name: str, value: Any) -> bool:
+        """Tell whether there is a text for the value."""
+        try:
+            if value is not None:
+                text_of(self.columns[name], value)
+        except ValueLossyError:
+            return False
+        return True
+
     def operand(self, column: WriteColumn, value: Any) -> Statement:
         """Cast an exact text to the column's own type."""
-        return sql("CAST(", Cell(_text(column, value), column.name), f" AS {_cast(column)})")
+        return sql("CAST(", Cell(text_of(column, value), column.name), f" AS {bare_type(column)})")
 
     def same(self, column: WriteColumn, value: Any) -> Statement | None:
         """Not used here: batches compare whole columns."""
@@ -258,48 +270,5 @@ def _groups(changes: Sequence[Change]) -> dict[Any, list[int]]:
     return groups
 
 
-def _cast(column: WriteColumn) -> str:
-    """Return the column's type without length, so that a cast neither cuts nor rounds: the assignment then decides."""
-    bare = _MODIFIER.sub("", column.read.column.engine_type)
-    if bare.startswith("interval"):
-        return "interval[]" if bare.endswith("[]") else "interval"
-    return _BARE.get(bare, bare)
-
-
 def _array(column: WriteColumn, values: Sequence[Any]) -> list[str | None]:
-    return [None if value is None else _text(column, value) for value in values]
-
-
-def _text(column: WriteColumn, value: Any) -> str:
-    """Return the text that PostgreSQL reads as exactly this value. Raises: ValueLossyError where there is none."""
-    return _scalar_or_list(value, column.type or LogicalType("text"))
-
-
-def _scalar_or_list(value: Any, kind: LogicalType) -> str:
-    if kind.kind == "array" and kind.item is not None:
-        return "{" + ",".join(_element(part, kind.item) for part in value) + "}"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict) or kind.nested or "\x00" in value:
-        raise ValueLossyError("PostgreSQL has no such text.")
-    if kind.kind == "bytes":
-        return "\\x" + str(value)
-    if kind.kind in ("date", "time", "timestamp", "timestamp_tz") and value not in ("infinity", "-infinity"):
-        return _moment(value, kind.kind)
-    return str(value)
-
-
-def _moment(value: str, kind: str) -> str:
-    cast = {"timestamp_tz": "timestamptz"}.get(kind, kind)
-    found, _ = native_value(value, kind, kind, True)
-    literal = literal_of(kind, cast, found, True) if found is not None else None
-    if literal is None or not literal[1]:
-        raise ValueLossyError(f"PostgreSQL has no such {kind}.")
-    return literal[0]
-
-
-def _element(value: Any, kind: LogicalType) -> str:
-    if value is None:
-        return "NULL"
-    text = _scalar_or_list(value, kind).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
+    return [None if value is None else text_of(column, value) for value in values]

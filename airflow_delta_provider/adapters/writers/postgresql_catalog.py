@@ -32,6 +32,7 @@ SELECT ARRAY(SELECT a.attname::text FROM unnest(i.indkey) WITH ORDINALITY k(n, a
   ON a.attrelid = i.indrelid AND a.attnum = k.n WHERE k.at <= i.indnkeyatts ORDER BY k.at)
 FROM pg_catalog.pg_index i WHERE i.indrelid = {_OF} AND i.indisunique AND i.indimmediate
 """
+_CHILDREN = f"SELECT relhassubclass FROM pg_catalog.pg_class WHERE oid = {_OF}"
 _KIND = f"SELECT relkind::text FROM pg_catalog.pg_class WHERE oid = {_OF}"
 _BITS = {4: "insert", 8: "delete", 16: "update"}
 _RULED = {"2": "update", "3": "insert", "4": "delete"}
@@ -41,6 +42,11 @@ _ACTIONS = {"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 def relation_kind(connection: Any, parts: tuple[str, ...]) -> str:
     """Return the catalog's letter for what a relation is."""
     return str(_rows(connection, _KIND, parts)[0][0])
+
+
+def has_children(connection: Any, parts: tuple[str, ...]) -> bool:
+    """Tell whether rows of the table may lie in other tables: partitions, or tables that inherit from it."""
+    return relation_kind(connection, parts) == "p" or bool(_rows(connection, _CHILDREN, parts)[0][0])
 
 
 def column_extras(connection: Any, parts: tuple[str, ...]) -> dict[str, tuple[str, str]]:

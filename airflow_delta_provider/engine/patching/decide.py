@@ -10,7 +10,7 @@ from airflow_delta_provider.adapters.writers.base import Change, Writer
 from airflow_delta_provider.core.errors import PatchManifestError, ValueLossyError
 from airflow_delta_provider.core.patch import DELETE, INSERT, LOSSY, NONE, SKIPPED, UPDATE, Decision, decide
 from airflow_delta_provider.core.patch_rows import PatchColumn, RowForms, is_clear
-from airflow_delta_provider.core.patch_values import stored_value
+from airflow_delta_provider.core.patch_values import reads_otherwise, stored_value
 from airflow_delta_provider.core.stream import key_text
 from airflow_delta_provider.engine.patching.context import Context
 from airflow_delta_provider.engine.patching.spool import Item
@@ -29,6 +29,12 @@ class Decider:
         self.writer = writer
         self.others = others
         self._number = number
+        # A value that was read from a column of the pair's own type is one that the column holds.
+        self._as_read = [
+            column.schema.schema == column.stored.schema
+            and not reads_otherwise(column.rules, column.stored, column.schema)
+            for column in forms.columns
+        ]
 
     def decide(self, record: dict[str, Any], before: Sequence[Any] | None, raw: Raw, raw_key: list[Any] | None) -> Item:
         """Return one record with what is to be written for it.
@@ -122,8 +128,10 @@ class Decider:
         if raw is not None or before is None:
             return None if raw is None else dict(raw)
         row = dict(key)
-        for column, value in zip(self.forms.columns, before, strict=True):
-            row[column.own] = stored_value(value, column.schema, column.stored, column.rules, self.context.side)
+        for column, value, as_read in zip(self.forms.columns, before, self._as_read, strict=True):
+            row[column.own] = (
+                value if as_read else stored_value(value, column.schema, column.stored, column.rules, self.context.side)
+            )
         return row
 
     def compared(self, stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from airflow_delta_provider.adapters.writers.base import (
     CellRefusedError,
@@ -22,6 +24,8 @@ from airflow_delta_provider.engine.patching.spool import Item, Spool
 
 ATTEMPTS_MAX = 5
 """Times that a transaction is begun anew after another writer was in the way."""
+BULK_ROWS_MIN = 5_000
+"""From so many changes on, a writer that can is asked to write them all at once."""
 WRITE_ROWS = 2_000
 """Changes that a writer is given at once."""
 
@@ -75,9 +79,10 @@ def apply(
     lossy: set[int] = set()
     taken: set[int] = set()
     attempts = 0
-    while True:
+    found = _at_once(rows, spool, facts, skip, alone, checkpoint)
+    while found is None:
         try:
-            return _once(rows, spool, facts, patch_id, skip, alone, lossy, taken, checkpoint)
+            found = _once(rows, spool, facts, patch_id, skip, alone, lossy, taken, checkpoint)
         except _LossyError as error:
             lossy |= error.numbers
         except _TakenError as error:
@@ -89,6 +94,65 @@ def apply(
         finally:
             if rows.writer.connection is not None:
                 rows.writer.rollback()
+    return found
+
+
+def _at_once(
+    rows: TouchedRows, spool: Spool, facts: TableFacts, skip: bool, alone: bool, checkpoint: Callable[[str], None]
+) -> Result | None:
+    """Write many independent rows at once; None where that is not possible, or one of them was not as expected.
+
+    The table is then as it was, and rows are judged one by one. What is compared of a row that was written is written
+    itself or guarded, and nothing else acts on it: there are neither triggers nor columns that the engine computes.
+    """
+    planned = sum(planned_counts(spool).values())
+    if planned < BULK_ROWS_MIN or rows.context.ruled_key or alone or not _independent(rows, spool, facts):
+        return None
+    if decided_conflict(spool) and not skip:
+        return None
+    writer = rows.writer
+    with tempfile.TemporaryDirectory(prefix="delta-bulk-") as folder:
+        bulk = writer.bulk(Path(folder))
+        if bulk is None or not bulk.prepare(_changes(spool)):
+            return None
+        try:
+            checkpoint("begin")
+            writer.begin(write=True)
+            checkpoint("at once")
+            if not bulk.run():
+                return None
+            writer.check_constraints()
+            checkpoint("commit")
+            writer.commit()
+        except ContendedError:
+            return None
+        finally:
+            if writer.connection is not None:
+                writer.rollback()
+    checkpoint("committed")
+    states = bytearray(spool.items)
+    for items in spool.batches():
+        for item in items:
+            states[item.number] = OPEN if item.change is None else WANTED
+    return Result(states, True)
+
+
+def _independent(rows: TouchedRows, spool: Spool, facts: TableFacts) -> bool:
+    """Tell whether every row can be found by a unique key, and written without a thought of other rows."""
+    own = {column.own(rows.context.side) for column in rows.context.key}
+    keyed = any(set(unique) <= own for unique in facts.uniques)
+    computed = any(column.generated for column in rows.writer.columns.values())
+    if not keyed or computed or facts.references or facts.hazards:
+        return False
+    names = {name for unique in facts.uniques for name in unique}
+    return not any(change.op == UPDATE and names & change.values.keys() for change in _changes(spool))
+
+
+def _changes(spool: Spool) -> Iterator[Change]:
+    for items in spool.batches():
+        for item in items:
+            if item.change is not None:
+                yield item.change
 
 
 def _once(
