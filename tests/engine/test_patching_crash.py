@@ -17,24 +17,31 @@ from airflow_delta_provider.adapters.writers.base import Writer
 from airflow_delta_provider.core import log
 from airflow_delta_provider.core.store.local import LocalStore
 from airflow_delta_provider.core.verify_store import verify_published
+from airflow_delta_provider.engine.patching import transaction
 
-ENGINES = ("sqlite", "postgresql", "mysql")
-POINTS_MAX = 400
+ENGINES = ("sqlite", "postgresql", "postgresql at once", "mysql")
+POINTS_MAX = 600
 TICKED = ("begin", "commit", "rollback", "check_constraints", "execute", "_run", "fetched", "facts")
-"""Methods of a writer before and after which a process is killed: every statement runs in one of them."""
+"""Methods of a writer before and after which a process is killed on SQLite: every statement runs in one of them."""
 SOURCE = [(1, "s1", 2), (2, "s2", 1), (3, "s3", 3), (6, "s6", 6)]
 TARGET = [(1, "t1", 1), (2, "t2", 2), (4, "t4", 4), (6, "t6", 6)]
 
 
 @pytest.fixture(params=ENGINES)
-def bench(request, tmp_path) -> Bench:
-    """Two tables that differ in every way, a unique value exchanged and one column left out."""
-    engine = request.param
+def bench(request, tmp_path, monkeypatch) -> Bench:
+    """Two tables that differ in every way, a unique value exchanged and one column left out.
+
+    Rows that are written at once have no unique values to exchange.
+    """
+    engine, _, at_once = request.param.partition(" ")
+    if at_once:
+        monkeypatch.setattr(transaction, "BULK_ROWS_MIN", 1)
     uri = patching.file_uri(engine, tmp_path) if engine == "sqlite" else ""
     if not uri:
         uri = request.getfixturevalue("postgresql_database" if engine == "postgresql" else "mariadb_database")
     made = Bench(engine, uri, LocalStore(tmp_path / "first"), columns={"exclude": ["note"]})
-    made.tables("id INTEGER PRIMARY KEY, v VARCHAR(9), pos INTEGER UNIQUE, note VARCHAR(9)")
+    unique = "" if at_once else " UNIQUE"
+    made.tables(f"id INTEGER PRIMARY KEY, v VARCHAR(9), pos INTEGER{unique}, note VARCHAR(9)")
     refill(made)
     return made
 
@@ -47,16 +54,48 @@ def refill(bench: Bench) -> None:
 
 
 def ticking(tick: Callable[[], None]) -> Callable[[Writer], Writer]:
-    """Return what makes a writer tick around its statements."""
+    """Return what makes a writer tick around its statements: those of servers in the driver, so that none is missed."""
 
     def wrap(writer: Writer) -> Writer:
-        for name in TICKED:
-            plain = getattr(writer, name, None)
-            if plain is not None:
-                setattr(writer, name, _ticked(plain, tick))
+        if writer.kind == "sqlite":
+            for name in TICKED:
+                plain = getattr(writer, name, None)
+                if plain is not None:
+                    setattr(writer, name, _ticked(plain, tick))
+            return writer
+        connect = writer._connect
+        writer._connect = lambda: _ticking_connection(connect(), tick)
         return writer
 
     return wrap
+
+
+def _ticking_connection(connection: Any, tick: Callable[[], None]) -> Any:
+    """Make a driver's connection tick before every statement and copy, and around commit and rollback."""
+    for name in ("commit", "rollback"):
+        setattr(connection, name, _ticked(getattr(connection, name), tick))
+    if hasattr(connection, "query"):
+        connection.query = _preceded(connection.query, tick)
+    plain = getattr(connection, "cursor_factory", None)
+    if plain is not None:
+
+        class Ticking(plain):  # type: ignore[misc, valid-type]
+            def execute(self, *arguments: Any, **named: Any) -> Any:
+                return _preceded(super().execute, tick)(*arguments, **named)
+
+            def copy(self, *arguments: Any, **named: Any) -> Any:
+                return _preceded(super().copy, tick)(*arguments, **named)
+
+        connection.cursor_factory = Ticking
+    return connection
+
+
+def _preceded(plain: Callable[..., Any], tick: Callable[[], None]) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        tick()
+        return plain(*arguments, **named)
+
+    return call
 
 
 def _ticked(plain: Callable[..., Any], tick: Callable[[], None]) -> Callable[..., Any]:
@@ -69,7 +108,7 @@ def _ticked(plain: Callable[..., Any], tick: Callable[[], None]) -> Callable[...
     return call
 
 
-def run_until(act: Callable[[Bench], object], bench: Bench, ticks: int) -> bool:
+def run_until(act: Callable[[Bench, Callable[[str], None]], object], bench: Bench, ticks: int) -> bool:
     """Run in a child that dies at the n-th tick; tell whether it died."""
     child = os.fork()
     if child == 0:
@@ -79,7 +118,7 @@ def run_until(act: Callable[[Bench], object], bench: Bench, ticks: int) -> bool:
             store = bench.store
             bench.store = faults.FaultyStore(store, count.tick) if bench.engine == "sqlite" else store
             bench.wrap = ticking(count.tick)
-            act(bench)
+            act(bench, lambda step: count.tick())
             code = 0
         finally:
             os._exit(code)
@@ -98,16 +137,26 @@ def fresh(bench: Bench, folder: Path) -> str:
 @pytest.mark.slow
 def test_a_patch_killed_anywhere_ends_in_the_same_rows_and_ledger(bench, tmp_path):
     """A clean run is the measure; before the resume the table is as it was, or wholly patched."""
+    kill_patches(bench, tmp_path, 3 if bench.engine == "sqlite" else 9)
+
+
+@pytest.mark.nightly
+def test_a_patch_killed_between_any_two_statements_ends_in_the_same_rows_and_ledger(bench, tmp_path):
+    """Every single point, so that no gap between two statements is left out."""
+    kill_patches(bench, tmp_path, 1)
+
+
+def kill_patches(bench: Bench, tmp_path: Path, step: int) -> None:
+    """Kill a patch at every ``step``-th point and apply it again."""
     manifest = bench.compare()
     clean = bench.apply(manifest)
     rows, before = bench.rows(), [(*row, f"n{row[0]}") for row in TARGET]
     ticks = 0
-    step = 1 if bench.engine != "sqlite" else 3
     while True:
         ticks += step
         assert ticks < POINTS_MAX
         assert fresh(bench, tmp_path / f"apply{ticks}") == manifest
-        died = run_until(lambda one: one.apply(manifest), bench, ticks)
+        died = run_until(lambda one, step: one.apply(manifest, step=step), bench, ticks)
         assert bench.rows() in (before, rows)
         resumed = bench.apply(manifest)
         assert (resumed.ledger, resumed.checkpoint) == (clean.ledger, clean.checkpoint), ticks
@@ -122,19 +171,29 @@ def test_a_patch_killed_anywhere_ends_in_the_same_rows_and_ledger(bench, tmp_pat
 @pytest.mark.slow
 def test_a_rollback_killed_anywhere_ends_in_the_old_rows(bench, tmp_path):
     """The way back is as safe as the way there."""
+    kill_rollbacks(bench, tmp_path, 5 if bench.engine == "sqlite" else 11)
+
+
+@pytest.mark.nightly
+def test_a_rollback_killed_between_any_two_statements_ends_in_the_old_rows(bench, tmp_path):
+    """Every single point of the way back."""
+    kill_rollbacks(bench, tmp_path, 1)
+
+
+def kill_rollbacks(bench: Bench, tmp_path: Path, step: int) -> None:
+    """Kill a rollback at every ``step``-th point and start it again."""
     manifest = bench.compare()
     patched = bench.apply(manifest)
     clean = bench.rollback(patched.patch_id)
     before = [(*row, f"n{row[0]}") for row in TARGET]
     assert bench.rows() == before
     ticks = 0
-    step = 2 if bench.engine != "sqlite" else 5
     while True:
         ticks += step
         assert ticks < POINTS_MAX
         fresh(bench, tmp_path / f"back{ticks}")
         bench.apply(manifest)
-        died = run_until(lambda one: one.rollback(patched.patch_id), bench, ticks)
+        died = run_until(lambda one, step: one.rollback(patched.patch_id, step=step), bench, ticks)
         resumed = bench.rollback(patched.patch_id)
         assert (resumed.ledger, resumed.converged) == (clean.ledger, manifest), ticks
         assert bench.rows() == before
