@@ -37,13 +37,21 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [
             {
                 "integration-name": _NAME,
-                "python-modules": [f"{package}.sensors.manifest", f"{package}.sensors.migration"],
+                "python-modules": [
+                    f"{package}.sensors.manifest",
+                    f"{package}.sensors.migration",
+                    f"{package}.sensors.replica",
+                ],
             }
         ],
         "triggers": [
             {
                 "integration-name": _NAME,
-                "python-modules": [f"{package}.triggers.manifest", f"{package}.triggers.migration"],
+                "python-modules": [
+                    f"{package}.triggers.manifest",
+                    f"{package}.triggers.migration",
+                    f"{package}.triggers.replica",
+                ],
             }
         ],
         "notifications": [f"{package}.notifications.manifest.ManifestNotifier"],
