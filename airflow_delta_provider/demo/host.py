@@ -81,6 +81,8 @@ def make_host(home: Path, connections: Mapping[str, Mapping[str, Any]], dags: Pa
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
         "AIRFLOW__DAG_PROCESSOR__DISABLE_BUNDLE_VERSIONING": "True",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        # The first task after a start waits for the API server to build itself; a busy machine takes more than the 5 s.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "120",
     }
     settings |= {f"AIRFLOW_CONN_{name.upper()}": json.dumps(form) for name, form in connections.items()}
     return Host(home, kept | settings)

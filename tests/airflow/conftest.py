@@ -19,7 +19,7 @@ os.environ |= {
     "AIRFLOW__CORE__DAGS_FOLDER": str(HOME / "dags"),
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
-    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME}/airflow.db",
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME}/airflow.db?timeout=60",
     "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
     "AIRFLOW__DAG_PROCESSOR__DISABLE_BUNDLE_VERSIONING": "True",
 }
