@@ -88,6 +88,12 @@ def _read_commands(commands: Any) -> None:
     log.add_argument("pair", metavar="PAIR", help="pair id, specification file or name")
     _store(log)
     _json(log)
+    recur = _add(commands, "recur", "list differences that were patched and came back, or that persist", "recur")
+    recur.add_argument("pair", metavar="PAIR", help="pair id, specification file or name")
+    _store(recur)
+    recur.add_argument("--runs", type=_positive, default=20, metavar="N", help="newest runs that are looked at (20)")
+    recur.add_argument("--persisting", type=_positive, default=3, metavar="N", help="runs in a row that count (3)")
+    _json(recur)
     serve = _add(commands, "serve", "serve the pages over a store on this machine, until it is interrupted", "serve")
     _store(serve)
     serve.add_argument(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -44,11 +44,15 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The documents of one manifest that thresholds look at, parsed."""
+    """The documents of one manifest that thresholds look at, parsed.
+
+    ``recurring``: counts the records that were patched and came back, or that persist; asked only where a threshold is.
+    """
 
     manifest: documents.Document
     summary: documents.Document
     structure: documents.Document
+    recurring: Callable[[], int] | None = None
 
 
 def read_measured(store: Store, manifest_id: str) -> Measured:
@@ -72,6 +76,7 @@ def breaches(measured: Measured, thresholds: Mapping[str, Any], where: str = "th
     ``thresholds`` maps a measure to the most that is allowed: a count (``10``), or a share as text (``"0.1%"``).
     Measures: ``records`` (all that differ); ``added``, ``dropped``, ``value_diverged``; ``columns.<name>`` (diverged
     values of one column, by target name); ``structure`` (all schema findings), ``structure.column_added`` and so on.
+    ``recurring``: records that were patched and came back, or that persist over runs (a share is of all records).
     Shares are of all distinct keys that were compared; those of a column, of the keys found on both sides.
     Raises: SpecFieldError for an unknown measure, SpecColumnError for a column that was not compared, SpecValueError for
     a limit that is neither a count nor a share.
@@ -92,6 +97,8 @@ def _measure(measured: Measured, measure: str, place: str) -> tuple[int, int | N
     matched = manifest["population"]["unchanged"] + counts["value_diverged"]
     if measure == "records":
         return sum(counts.values()), matched + counts["added"] + counts["dropped"]
+    if measure == "recurring" and measured.recurring is not None:
+        return measured.recurring(), sum(counts.values())
     if measure in CATEGORIES:
         return counts[measure], matched + counts["added"] + counts["dropped"]
     if measure.startswith("columns."):
@@ -106,7 +113,7 @@ def _measure(measured: Measured, measure: str, place: str) -> tuple[int, int | N
     if measure.removeprefix("structure.") in KINDS:
         return findings.count(measure.removeprefix("structure.")), None
     raise SpecFieldError(
-        f"unknown measure {shown(measure)!r}; it is records, a category, columns.<name>, structure or structure.<kind>.",
+        f"unknown measure {shown(measure)!r}; it is records, a category, columns.<name>, recurring, structure or structure.<kind>.",
         where=place,
     )
 

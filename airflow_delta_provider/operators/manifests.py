@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_delta_provider._compat import (
@@ -16,6 +18,7 @@ from airflow_delta_provider.links import ManifestLink
 from airflow_delta_provider.operators.common import STORE_CONN_ID, log_group, refusals_fail_without_retry
 
 if TYPE_CHECKING:
+    from airflow_delta_provider.core.store.store import Store
     from airflow_delta_provider.engine.thresholds import Measured
 
 FINDINGS_SHOWN = 20
@@ -81,7 +84,8 @@ class CheckManifestOperator(BaseOperator, BranchMixIn):
 
     Each of ``fail``, ``skip``, ``branch`` and ``warn`` maps a measure to the most that is allowed, a count (``10``) or a
     share (``"0.1%"``). Measures are ``records``, ``added``, ``dropped``, ``value_diverged``, ``columns.<name>``,
-    ``structure`` and ``structure.column_added`` (``column_dropped``, ``type_changed``). Without any of the four, one
+    ``structure`` and ``structure.column_added`` (``column_dropped``, ``type_changed``), and ``recurring``: records that
+    were patched and came back, or that are in ``persisting`` runs in a row: a pipeline that breaks them anew. Without any of the four, one
     record that differs fails. A failing threshold goes before a skipping one, that before a branch; all are logged.
 
     :param manifest: the manifest id (templated).
@@ -91,6 +95,7 @@ class CheckManifestOperator(BaseOperator, BranchMixIn):
     :param warn: beyond it a warning is logged (templated).
     :param beyond: ids of the tasks that follow where ``branch`` is beyond; the other direct successors are skipped.
     :param within: ids of the tasks that follow otherwise.
+    :param persisting: runs in a row from which on a record counts as ``recurring``.
     :return: the manifest id.
     :raises AirflowFailException: the manifest is beyond ``fail``, or there is no such manifest, measure or column.
     """
@@ -111,6 +116,7 @@ class CheckManifestOperator(BaseOperator, BranchMixIn):
         warn: Mapping[str, int | str] | None = None,
         beyond: str | Sequence[str] = (),
         within: str | Sequence[str] = (),
+        persisting: int = 3,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -122,6 +128,7 @@ class CheckManifestOperator(BaseOperator, BranchMixIn):
         self.warn = warn
         self.beyond = beyond
         self.within = within
+        self.persisting = persisting
 
     def execute(self, context: Context) -> str:
         """Measure, and let the graph go on accordingly."""
@@ -152,7 +159,19 @@ class CheckManifestOperator(BaseOperator, BranchMixIn):
         from airflow_delta_provider.engine.thresholds import read_measured
         from airflow_delta_provider.hooks.store import DeltaStoreHook
 
-        return read_measured(DeltaStoreHook(self.store_conn_id).get_conn(), self.manifest)
+        store = DeltaStoreHook(self.store_conn_id).get_conn()
+        measured = read_measured(store, self.manifest)
+        return replace(measured, recurring=partial(self._recurring, store, measured))
+
+    def _recurring(self, store: Store, measured: Measured) -> int:
+        from airflow_delta_provider.core.documents import pair_id
+        from airflow_delta_provider.engine.recurrence import find_recurring
+
+        found = find_recurring(
+            store, pair_id(**measured.manifest["pair"]), manifest=self.manifest, persisting=self.persisting
+        )
+        self.log.info("%d records recur, %d of them were patched before", len(found.records), found.came_back)
+        return len(found.records)
 
 
 def _size(thresholds: Mapping[str, Any] | None) -> int:

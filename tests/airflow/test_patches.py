@@ -51,6 +51,11 @@ def repair_dag(dag_id: str) -> Any:
 @pytest.fixture
 def manifest(world: Path) -> str:
     """The manifest of the two tables of ``world``, in its store."""
+    return compared(world)
+
+
+def compared(world: Path) -> str:
+    """Compare the tables of ``world``; return the manifest."""
     from airflow_delta_provider.adapters.open import open_side
     from airflow_delta_provider.core.spec import parse_spec
     from airflow_delta_provider.engine.run import reconcile
@@ -148,3 +153,18 @@ def test_what_is_too_different_to_be_a_repair_stops_the_plan(world):
     run = run_dag(repair_dag("too_different"))
     assert (run.of("repair.plan"), run.of("repair.approve")) == ("failed", "upstream_failed")
     assert rows_of(world / "new.db")[5] == (5, -1, "x")
+
+
+def test_a_difference_that_was_patched_and_comes_back_is_held_to_a_threshold(world, manifest):
+    """Patching the same rows every night hides the pipeline that breaks them."""
+    from airflow_delta_provider._compat import AirflowFailException
+    from airflow_delta_provider.operators.manifests import CheckManifestOperator
+
+    broken = rows_of(world / "new.db")
+    gate = {"task_id": "gate", "fail": {"recurring": 0}}
+    assert CheckManifestOperator(manifest=manifest, **gate).execute(context_of("gate")) == manifest
+    apply_of(manifest, planned(manifest)).execute(context_of("apply"))
+    write_table(world / "new.db", broken)
+    again = compared(world)
+    with pytest.raises(AirflowFailException, match="recurring: 10 of 10, at most 0"):
+        CheckManifestOperator(manifest=again, **gate).execute(context_of("gate"))
