@@ -40,6 +40,8 @@ def patch(arguments: argparse.Namespace) -> int:
         max_share=_share(arguments.max_share),
         max_age_s=arguments.max_age,
         trust=read_trust(arguments.trust),
+        batch_rows=arguments.batch,
+        pause_s=arguments.pause,
     )
     if arguments.dry_run:
         plan = plan_patch(spec, store, arguments.digest, options)
@@ -55,7 +57,12 @@ def rollback(arguments: argparse.Namespace) -> int:
     """Take a patch back. Exit: 0 done and as before, 1 conflicts, or something is not as before."""
     _demand_digest(arguments.patch, "PATCH")
     spec, store = load_spec(arguments.spec), open_store(arguments.store)
-    options = PatchOptions(conflicts=arguments.conflicts, allow=frozenset(arguments.allow or ()))
+    options = PatchOptions(
+        conflicts=arguments.conflicts,
+        allow=frozenset(arguments.allow or ()),
+        batch_rows=arguments.batch,
+        pause_s=arguments.pause,
+    )
     return _report(rollback_patch(spec, store, arguments.patch, options), arguments.json, "as before")
 
 

@@ -40,6 +40,8 @@ class PatchOperator(BaseOperator):
     :param spec: the specification that the manifest was made by, as of `PlanShardsOperator` (templated).
     :param conflicts: ``refuse`` (any row that was written since leaves the table as it was) or ``skip`` (it is left).
     :param allow: names of triggers and foreign keys that may act.
+    :param batch_rows: under ``skip``, changes that are committed together; None is all in one transaction.
+    :param pause_s: seconds between two batches.
     :param trust: file with the trust document; without it the one that the store's connection names (templated).
     :param store_conn_id: connection of type ``delta_store`` (templated).
     """
@@ -56,6 +58,8 @@ class PatchOperator(BaseOperator):
         spec: Mapping[str, Any] | str,
         conflicts: str = "refuse",
         allow: Sequence[str] = (),
+        batch_rows: int | None = None,
+        pause_s: float = 0.0,
         trust: str | None = None,
         store_conn_id: str = STORE_CONN_ID,
         **kwargs: Any,
@@ -64,6 +68,8 @@ class PatchOperator(BaseOperator):
         self.spec = spec
         self.conflicts = conflicts
         self.allow = allow
+        self.batch_rows = batch_rows
+        self.pause_s = pause_s
         self.trust = trust
         self.store_conn_id = store_conn_id
 
@@ -84,7 +90,14 @@ class PatchOperator(BaseOperator):
         from airflow_delta_provider.hooks.store import DeltaStoreHook
 
         trust = DeltaStoreHook(self.store_conn_id).trust(self.trust)
-        return PatchOptions(conflicts=self.conflicts, allow=frozenset(self.allow), trust=trust, **more)
+        return PatchOptions(
+            conflicts=self.conflicts,
+            allow=frozenset(self.allow),
+            trust=trust,
+            batch_rows=self.batch_rows,
+            pause_s=self.pause_s,
+            **more,
+        )
 
     def settle(self, context: Context, outcome: PatchOutcome) -> str:
         """Push ledger and proof; fail where nothing was applied, or where it was and is not proved."""

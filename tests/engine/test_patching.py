@@ -15,6 +15,7 @@ from airflow_delta_provider.core import jsonc, log
 from airflow_delta_provider.core.errors import (
     CheckpointMismatchError,
     CheckpointRequiredError,
+    InputPolicyError,
     LedgerMismatchError,
     PatchManifestError,
     PatchRuleError,
@@ -26,6 +27,7 @@ from airflow_delta_provider.core.errors import (
 from airflow_delta_provider.core.patch import PatchRule
 from airflow_delta_provider.core.store import blobs
 from airflow_delta_provider.core.verify_store import verify_published
+from airflow_delta_provider.engine.patching import PatchOptions
 
 
 @pytest.fixture(params=patching.ENGINES)
@@ -321,6 +323,41 @@ def test_a_unique_value_that_another_row_keeps_is_a_listed_conflict_under_skip(b
     assert outcome.outcomes == {"already": 0, "applied": 3, "conflict": 2, "skipped": 0}
     bench.rollback(outcome.patch_id)
     assert bench.rows() == [(1, 11, "a"), (2, 20, "x"), (5, 51, "e"), (9, 10, "foreign")]
+
+
+def test_batches_commit_one_by_one_and_a_stopped_patch_goes_on(bench_of, tmp_path):
+    """Under skip a large table is not locked as a whole; the ledger is that of a patch that nobody stopped."""
+    bench = bench_of()
+    bench.tables("id INTEGER PRIMARY KEY, v VARCHAR(20)")
+    bench.fill("source", [(number, f"s{number}") for number in range(1, 8)])
+    bench.fill("target", [(number, f"t{number}") for number in range(2, 9)])
+    manifest = bench.compare()
+    steps: list[str] = []
+
+    def stop_in_the_third(step: str) -> None:
+        steps.append(step)
+        if steps.count("pause") == 2:
+            bench.sql("UPDATE t_target SET v = 'foreign' WHERE id = 8")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bench.apply(manifest, conflicts="skip", batch_rows=3, step=stop_in_the_third)
+    assert bench.rows() == [(1, "s1"), (2, "s2"), (3, "s3"), (4, "s4"), (5, "s5"), (6, "s6"), (7, "t7"), (8, "foreign")]
+    outcome = bench.apply(manifest, conflicts="skip", batch_rows=3)
+    assert outcome.outcomes == {"already": 0, "applied": 7, "conflict": 1, "skipped": 0}
+    assert [row["key"] for row in outcome.conflicts] == [["8"]]
+    assert bench.rows()[-2:] == [(7, "s7"), (8, "foreign")]
+    back = bench.rollback(outcome.patch_id, conflicts="skip", batch_rows=3)
+    assert back.outcomes["applied"] == 7
+    assert bench.rows() == [*((number, f"t{number}") for number in range(2, 8)), (8, "foreign")]
+
+
+def test_batches_go_with_skip_only():
+    """A patch that must be refused as a whole cannot have been committed in part."""
+    with pytest.raises(InputPolicyError, match="go with conflicts skip only"):
+        PatchOptions(batch_rows=10)
+    with pytest.raises(InputPolicyError, match="a batch has at least 1 row"):
+        PatchOptions(conflicts="skip", batch_rows=0)
 
 
 def test_values_that_a_column_cannot_hold_are_left_and_named(bench_of):

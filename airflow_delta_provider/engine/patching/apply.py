@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from airflow_delta_provider.adapters.open import open_side as open_any_side
@@ -169,5 +171,15 @@ def write(
     keyed = any(set(unique) <= own for unique in facts.uniques)
     inserts = transaction.planned_counts(spool)[INSERT]
     alone = context.ruled_key or (bool(inserts) and not keyed)
-    result = transaction.apply(before.rows, spool, facts, patch_id, skip=skip, alone=alone, checkpoint=step)
+    result = transaction.apply(
+        before.rows,
+        spool,
+        facts,
+        patch_id,
+        skip=skip,
+        alone=alone,
+        checkpoint=step,
+        batch_rows=options.batch_rows,
+        pause=partial(time.sleep, options.pause_s),
+    )
     return settle(context, patch_id, before.digest, spool, result, step)

@@ -17,6 +17,7 @@ CONFLICTS = ("refuse", "skip")
 MAX_SHARE = Fraction(1, 10)
 SHARE_ROWS_MIN = 100
 """Up to so many changed rows a share says nothing: a small table may be repaired as a whole."""
+PAUSE_S_MAX = 3600
 PREVIEW_ROWS = 20
 """Changes of each kind that a preview shows."""
 LISTED_MAX = 1000
@@ -33,7 +34,8 @@ class PatchOptions:
     ``conflicts``: ``refuse`` (any conflict leaves the table as it was) or ``skip`` (such rows are left and listed).
     ``allow``: names of triggers and foreign keys that may act. ``partial_deletes``: rows may be deleted by a manifest
     over a part of the keys, or under a filter. ``max_share``: largest share of the side's rows that may change.
-    ``max_age_s``: oldest manifest in seconds, by its sidecar; None is any. ``trust``: demands a trusted signature.
+    ``batch_rows``: under ``skip``, changes that are committed together, with ``pause_s`` seconds between two batches;
+    None is all at once. ``max_age_s``: oldest manifest in seconds, by its sidecar; None is any. ``trust``: demands a trusted signature.
     Raises: InputPolicyError (DELTA_INPUT_POLICY).
     """
 
@@ -44,10 +46,18 @@ class PatchOptions:
     max_share: Fraction = MAX_SHARE
     max_age_s: float | None = None
     trust: Trust | None = None
+    batch_rows: int | None = None
+    pause_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.conflicts not in CONFLICTS:
             raise InputPolicyError(f"conflicts is one of {', '.join(CONFLICTS)}, not {self.conflicts!r}.")
+        if self.batch_rows is not None and self.conflicts != "skip":
+            raise InputPolicyError(
+                "batches commit one by one, so they go with conflicts skip only.", where="batch_rows"
+            )
+        if (self.batch_rows is not None and self.batch_rows < 1) or not 0 <= self.pause_s <= PAUSE_S_MAX:
+            raise InputPolicyError(f"a batch has at least 1 row, a pause is 0 to {PAUSE_S_MAX} s.", where="batch_rows")
         if not 0 <= self.max_share <= 1:
             raise InputPolicyError(f"max_share is a share from 0 to 1, not {self.max_share}.")
 

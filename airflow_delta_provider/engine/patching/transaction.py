@@ -68,14 +68,64 @@ def apply(
     skip: bool,
     alone: bool,
     checkpoint: Callable[[str], None] = lambda step: None,
+    batch_rows: int | None = None,
+    pause: Callable[[], None] = lambda: None,
 ) -> Result:
     """Write what is planned, in one transaction, and say what state every record is in.
+
+    With ``batch_rows`` each such number of changes is a transaction of its own, with a ``pause`` after it, where no row
+    depends on another: the checkpoint has all of them, so a patch that stopped between two goes on from there.
 
     ``skip``: rows in conflict are left, and so are rows that need a unique value which another row keeps; else any
     conflict leaves the table as it was. ``alone``: other writers are kept
     out of the table. ``checkpoint`` is told before each step; tests stop the process there.
     Raises: PatchWriteError, ConnectError, SideReadError.
     """
+    if batch_rows is None or facts.references or _moves_unique(_changes(spool), facts):
+        return _whole(rows, spool, facts, patch_id, skip, alone, checkpoint)
+    done = Result(bytearray(spool.items), True)
+    for number, part in enumerate(_parts(spool, batch_rows)):
+        if number:
+            checkpoint("pause")
+            pause()
+        result = _whole(rows, part, facts, patch_id, skip, alone, checkpoint)
+        for items in part.batches():
+            for item in items:
+                done.states[item.number] = result.states[item.number]
+        done.lossy |= result.lossy
+    return done
+
+
+def _parts(spool: Spool, batch_rows: int) -> Iterator[Spool]:
+    """Yield the items again, at most so many changes together; numbers stay what they are."""
+    with tempfile.TemporaryDirectory(prefix="delta-batch-") as folder:
+        part, changes = Spool(Path(folder) / "0"), 0
+        for items in spool.batches():
+            for item in items:
+                if changes == batch_rows and item.change is not None:
+                    yield _closed(part, spool.items)
+                    part, changes = Spool(Path(folder) / str(item.number)), 0
+                part.write([item])
+                changes += item.change is not None
+        yield _closed(part, spool.items)
+
+
+def _closed(part: Spool, items: int) -> Spool:
+    part.close()
+    part.items = items
+    return part
+
+
+def _whole(
+    rows: TouchedRows,
+    spool: Spool,
+    facts: TableFacts,
+    patch_id: str,
+    skip: bool,
+    alone: bool,
+    checkpoint: Callable[[str], None],
+) -> Result:
+    """Write what is planned in one transaction, begun anew where another writer was in the way."""
     lossy: set[int] = set()
     taken: set[int] = set()
     attempts = 0
@@ -144,8 +194,7 @@ def _independent(rows: TouchedRows, spool: Spool, facts: TableFacts) -> bool:
     computed = any(column.generated for column in rows.writer.columns.values())
     if not keyed or computed or facts.references or facts.hazards:
         return False
-    names = {name for unique in facts.uniques for name in unique}
-    return not any(change.op == UPDATE and names & change.values.keys() for change in _changes(spool))
+    return not _moves_unique(_changes(spool), facts)
 
 
 def _changes(spool: Spool) -> Iterator[Change]:
@@ -254,7 +303,7 @@ def _write_all(
 ) -> None:
     """Write every row that is still as it was before: streamed, op by op, unless rows depend on each other."""
     writes = _Writes(writer, spool, states, skip, checkpoint)
-    if facts.references or _moves_unique(writes, facts):
+    if facts.references or _moves_unique(writes.changes(UPDATE), facts):
         for step in ordered(writes.changes(None), facts, writer, patch_id).steps:
             writes.write(step)
         return
@@ -268,10 +317,10 @@ def _write_all(
         writes.write(held)
 
 
-def _moves_unique(writes: _Writes, facts: TableFacts) -> bool:
+def _moves_unique(changes: Iterator[Change], facts: TableFacts) -> bool:
     """Tell whether some update changes a value of a unique key."""
     names = {name for unique in facts.uniques for name in unique}
-    return any(names & change.values.keys() for change in writes.changes(UPDATE))
+    return any(change.op == UPDATE and names & change.values.keys() for change in changes)
 
 
 class _Writes:
