@@ -43,7 +43,7 @@ def test_the_provider_information_fits_the_schema_of_this_airflow():
 def test_every_path_in_the_provider_information_can_be_imported():
     """A hook that is named and cannot be imported takes its connection type out of the UI."""
     found = sorted(set(dotted(get_provider_info())))
-    assert len(found) == 18
+    assert len(found) == 20
     for path in found:
         try:
             importlib.import_module(path)
