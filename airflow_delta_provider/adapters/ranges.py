@@ -51,6 +51,21 @@ def range_predicate(
     return joined(" AND ", terms) if terms else None
 
 
+def range_is_exact(
+    dialect: Dialect,
+    key: tuple[ReadColumn, ...],
+    key_types: tuple[LogicalType, ...],
+    lower: bytes | None,
+    upper: bytes | None,
+) -> bool:
+    """Tell whether ``range_predicate`` is true for the rows of the range alone."""
+    return all(
+        _components(dialect, key, key_types, bound, is_upper)[1]
+        for bound, is_upper in ((lower, False), (upper, True))
+        if bound is not None
+    )
+
+
 Component = Bound | None
 """One component of a bound: None stands for NULL."""
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from airflow_delta_provider.adapters.fingerprints import Buckets
 from airflow_delta_provider.core.spec import SideSpec
 from airflow_delta_provider.core.types import KEEP_COLUMN, LogicalType
 
@@ -79,6 +80,8 @@ class Request:
     holds, never fewer: the caller cuts exactly.
     ``filter``: a parsed boolean expression of this side, or None; it never drops rows, it fills ``KEEP_COLUMN``.
     ``ordered``: True where rows are wanted in canonical key order (only asked of a side whose order is not NONE).
+    ``buckets``: how a fingerprint groups the range, or the buckets that a read is confined to; only of a side that
+    takes fingerprints.
     """
 
     columns: tuple[str, ...]
@@ -88,6 +91,7 @@ class Request:
     upper: bytes | None = None
     filter: Any = None
     ordered: bool = False
+    buckets: Buckets | None = None
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES_MAX
 

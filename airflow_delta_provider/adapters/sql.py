@@ -2,48 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from airflow_delta_provider.adapters.dialects.base import Dialect, ReadColumn, Relation
+from airflow_delta_provider.adapters.dialects.base import ReadColumn, Relation
 from airflow_delta_provider.adapters.dialects.statement import Statement, joined, sql
-from airflow_delta_provider.adapters.ranges import range_predicate, sortable
+from airflow_delta_provider.adapters.ranges import sortable
 from airflow_delta_provider.adapters.side import KEEP_COLUMN, SAMPLE_ROWS, Column, Order, RangeCost, Request, Side
+from airflow_delta_provider.adapters.sqlprints import SqlFingerprints
 from airflow_delta_provider.core.errors import (
-    DeltaError,
     SideColumnTypeError,
-    SideMissingError,
-    SideNamesError,
     SideReadError,
-    SpecColumnError,
     shown,
 )
 from airflow_delta_provider.core.types import LogicalType
 
 
-class SqlSide:
+class SqlSide(SqlFingerprints):
     """One table, view or query, opened when first asked and held in one snapshot where the engine has snapshots.
 
     ``connect`` gives an open connection of the dialect's driver; the side closes it. It may raise ConnectError and
     SideMissingError. Exactly one of ``table`` and ``query`` is set.
     """
-
-    def __init__(
-        self, dialect: Dialect, connect: Callable[[], Any], *, table: str | None = None, query: str | None = None
-    ) -> None:
-        self.kind = dialect.kind
-        self.where = f"table {shown(table)}" if table is not None else "query"
-        self._dialect = dialect
-        self._connect = connect
-        self._table = table
-        self._query = query
-        self._connection: Any = None
-        self._relation: Relation | None = None
-        self._read_columns: tuple[ReadColumn, ...] | None = None
 
     def __enter__(self) -> SqlSide:
         return self
@@ -181,49 +164,15 @@ class SqlSide:
         named = joined(", ", (sql(term, f" AS c{at}") for at, term in enumerate(terms)))
         statement = sql("SELECT ", named, f" FROM {self._dialect.aliased(relation.source)}")
         key = self._picked(request.key)
-        predicate = range_predicate(self._dialect, key, request.key_types, request.lower, request.upper)
-        if predicate is not None:
-            statement = sql(statement, " WHERE ", predicate)
+        predicates = [each for each in (self._range(request), self._chosen(request)) if each is not None]
+        if predicates:
+            statement = sql(statement, " WHERE ", joined(" AND ", predicates))
         if request.ordered:
             if self.order(request.key, request.key_types) is Order.NONE:
                 raise SideReadError(f"{self.where}: this engine cannot order by {', '.join(request.key)}.")
             order = ", ".join(self._dialect.order_term(column) for column in key)
             statement = sql(statement, f" ORDER BY {order}")
         return statement
-
-    def _opened(self) -> Relation:
-        if self._relation is not None:
-            return self._relation
-        self._connection = self._connect()
-        with self._refusals():
-            self._dialect.begin(self._connection)
-            if self._table is None:
-                self._relation = self._dialect.query(self._query or "")
-                return self._relation
-            found = self._dialect.find(self._connection, self._table)
-        if found is None:
-            raise SideMissingError(f"There is no {self.where} that this user may read.", where=self.where)
-        self._relation = found
-        return found
-
-    def _described(self) -> tuple[ReadColumn, ...]:
-        if self._read_columns is None:
-            relation = self._opened()
-            with self._refusals():
-                described = self._dialect.describe(self._connection, relation)
-            names = [each.column.name for each in described]
-            if len(set(names)) < len(names):
-                twice = next(name for name in names if names.count(name) > 1)
-                raise SideNamesError(f"{self.where} has two columns named {shown(twice)}.", where=self.where)
-            self._read_columns = described
-        return self._read_columns
-
-    def _picked(self, names: tuple[str, ...]) -> tuple[ReadColumn, ...]:
-        known = {each.column.name: each for each in self._described()}
-        for name in names:
-            if name not in known:
-                raise SpecColumnError(f"{self.where} has no column {shown(name)}.", where=self.where)
-        return tuple(known[name] for name in names)
 
     def _readable(self, names: tuple[str, ...]) -> tuple[ReadColumn, ...]:
         columns = self._picked(names)
@@ -235,16 +184,6 @@ class SqlSide:
                     where=self.where,
                 )
         return columns
-
-    @contextmanager
-    def _refusals(self) -> Iterator[None]:
-        """Turn errors of the driver into refusals; its own text stays out where it may hold values or credentials."""
-        try:
-            yield
-        except DeltaError:
-            raise
-        except self._dialect.driver_errors() as error:
-            raise self._dialect.failure(error, self.where) from None
 
 
 def retyped(each: ReadColumn, wanted: LogicalType) -> ReadColumn:

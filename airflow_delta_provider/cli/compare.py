@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow_delta_provider.adapters.open import open_side
@@ -18,6 +18,8 @@ from airflow_delta_provider.engine.opened import Opened, open_sides
 from airflow_delta_provider.engine.planning import SIDES, plan_ranges
 from airflow_delta_provider.engine.profile import profile_lines
 from airflow_delta_provider.engine.run import Outcome, reconcile
+
+STRATEGY_FORM = ("strategy", "strategy_asked", "strategy_reason", "buckets", "verdict")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,7 +67,7 @@ def outcome_form(outcome: Outcome) -> dict[str, Any]:
         "structure": manifest["structure"],
         "pair": {"id": outcome.receipt.pair_id, **manifest["pair"]},
         "log": {"seq": outcome.receipt.seq},
-        "strategy": outcome.sidecar["strategy"],
+        **{name: outcome.sidecar[name] for name in STRATEGY_FORM if name in outcome.sidecar},
         **({"recheck": outcome.sidecar["recheck"]} if "recheck" in outcome.sidecar else {}),
     }
 
@@ -88,9 +90,23 @@ def _print_outcome(outcome: Outcome) -> None:
             print(f"  column {output.printable(name)}: {diverged} diverged{note}")
     if manifest["structure"]["findings"]:
         print(f"  schema findings: {manifest['structure']['findings']}")
+    for line in _strategy_lines(outcome.sidecar):
+        print(output.printable(line))
     verdict = "equal" if not outcome.records else f"{outcome.records} records differ"
-    print(f"verdict   {verdict}")
+    print(f"verdict   {verdict}{', probabilistic' if 'verdict' in outcome.sidecar else ''}")
     print(f"manifest  {outcome.receipt.manifest}")
+
+
+def _strategy_lines(sidecar: Mapping[str, Any]) -> Iterator[str]:
+    if "strategy_asked" not in sidecar:
+        return
+    counts = sidecar["buckets"]
+    read = f", {counts['read']} of {counts['compared']} buckets read" if counts["compared"] else ""
+    yield f"  strategy: {sidecar['strategy']}, asked for {sidecar['strategy_asked']}{read}"
+    if "strategy_reason" in sidecar:
+        yield f"  strategy: {sidecar['strategy_reason']}"
+    if "verdict" in sidecar:
+        yield f"  what is equal is only probably so: an error has a chance of {sidecar['verdict']['bound']}"
 
 
 def check(arguments: argparse.Namespace) -> int:

@@ -24,8 +24,6 @@ SPEC_BYTES_MAX = 1024 * 1024
 INLINE_LIMIT = 65_536
 SHARD_ROWS = 2_000_000
 STRATEGIES = ("auto", "stream", "fingerprint", "fast")
-STRATEGIES_LATER = ("fingerprint", "fast")
-"""Names that are kept for what does not exist yet (docs/adr/0003)."""
 ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _FIELDS = {
@@ -198,7 +196,7 @@ def parse_spec(form: Mapping[str, Any], *, sweep: bool = False) -> Spec:
         sensitive=_texts(form, "sensitive"),
         recheck_attempts=_int(recheck, "attempts", 0, 0, 100, "recheck.attempts") or 0,
         recheck_delay_s=_duration_s(recheck.get("delay", "PT0S"), "recheck.delay"),
-        strategy=_strategy(form),
+        strategy=_choice(form, "strategy", STRATEGIES, "strategy"),
         hmac=_hmac(form),
         inline_limit=_int(form, "inline_limit", INLINE_LIMIT, 1, 2**31, "inline_limit") or INLINE_LIMIT,
         limits=_limits(form),
@@ -294,15 +292,6 @@ def _choice(form: Mapping[str, Any], name: str, choices: tuple[str, ...], where:
     if value not in choices:
         raise SpecValueError(f"{where} is {shown(value)!r}; it takes {', '.join(choices)}.", where=where)
     return str(value)
-
-
-def _strategy(form: Mapping[str, Any]) -> str:
-    value = _choice(form, "strategy", STRATEGIES, "strategy")
-    if value in STRATEGIES_LATER:
-        raise SpecValueError(
-            f"strategy {value} does not exist yet; auto and stream read every row of both sides.", where="strategy"
-        )
-    return value
 
 
 def _int(form: Mapping[str, Any], name: str, otherwise: int | None, least: int, most: int, where: str) -> int | None:

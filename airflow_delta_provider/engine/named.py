@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
+from airflow_delta_provider.adapters.fingerprints import Fingerprinting, Form
 from airflow_delta_provider.adapters.side import (
     SAMPLE_ROWS,
     Admitting,
@@ -18,7 +19,7 @@ from airflow_delta_provider.adapters.side import (
     Request,
     Side,
 )
-from airflow_delta_provider.core.errors import DeltaError
+from airflow_delta_provider.core.errors import DeltaError, SideReadError
 from airflow_delta_provider.core.types import LogicalType
 
 
@@ -83,6 +84,45 @@ class NamedSide:
         if isinstance(self.inner, Admitting):
             with named(self.name):
                 self.inner.admit(names)
+
+    def fingerprints(self) -> bool:
+        """As ``Fingerprinting.fingerprints``; a side that has no fingerprints takes none."""
+        return isinstance(self.inner, Fingerprinting) and self.inner.fingerprints()
+
+    def writes(self, form: Form) -> bool:
+        """As ``Fingerprinting.writes``."""
+        with named(self.name):
+            return self._fingerprinting().writes(form)
+
+    def unique_key(self) -> tuple[str, ...]:
+        """As ``Fingerprinting.unique_key``."""
+        with named(self.name):
+            return self._fingerprinting().unique_key()
+
+    def canary(self, function: str) -> tuple[int, int] | None:
+        """As ``Fingerprinting.canary``."""
+        with named(self.name):
+            return self._fingerprinting().canary(function)
+
+    def exact(self, request: Request) -> bool:
+        """As ``Fingerprinting.exact``."""
+        with named(self.name):
+            return self._fingerprinting().exact(request)
+
+    def key_span(self, request: Request) -> tuple[int, int] | None:
+        """As ``Fingerprinting.key_span``."""
+        with named(self.name):
+            return self._fingerprinting().key_span(request)
+
+    def fingerprint(self, request: Request, values: Sequence[Form], function: str) -> Iterator[pa.RecordBatch]:
+        """As ``Fingerprinting.fingerprint``."""
+        with named(self.name):
+            yield from self._fingerprinting().fingerprint(request, values, function)
+
+    def _fingerprinting(self) -> Fingerprinting:
+        if not isinstance(self.inner, Fingerprinting):
+            raise SideReadError(f"{self.where} takes no fingerprints.", where=self.where)
+        return self.inner
 
     def close(self) -> None:
         """As ``Side.close``."""

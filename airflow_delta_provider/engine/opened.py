@@ -51,6 +51,8 @@ class Opened:
             raw_keys=any(column.rules for column in typed.target_key),
         )
         self._orders: dict[str, Order] = {}
+        self.narrowing: Any = None
+        """What narrow.narrowing_of decided, once it was asked."""
         self.key_range = _whole_range(spec, typed)
         self.shared = _shared(self)
 

@@ -14,6 +14,7 @@ from airflow_delta_provider.core.manifest import add_populations
 from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.store import blobs
 from airflow_delta_provider.core.submanifest import Shared, build_sub_manifest, shared_of
+from airflow_delta_provider.engine.narrow import FACTS, united_facts
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.planning import SIDES
 from airflow_delta_provider.engine.recheck import LOOKS, compare_settled
@@ -48,7 +49,7 @@ def compare_piece(
         raw.flush()
         digest = work.put(raw)
     note = _shard_note(started, clock(), [plain(opened.side(name).facts()) for name in SIDES])
-    looks = {name: facts[name] for name in LOOKS if name in facts}
+    looks = {name: facts[name] for name in (*LOOKS, *FACTS) if name in facts}
     return {"digest": digest, "population": facts["population"], "records": facts["records"], **note, **looks}
 
 
@@ -66,6 +67,7 @@ def compared_whole(work: Work, shard: Shard, pieces: Sequence[Mapping[str, Any]]
         "sides": pieces[-1]["sides"],
         "started_ms": min(piece["started_ms"] for piece in pieces),
         **{name: sum(piece[name] for piece in pieces) for name in LOOKS if all(name in piece for piece in pieces)},
+        **united_facts(pieces),
     }
 
 

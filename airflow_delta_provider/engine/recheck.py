@@ -25,6 +25,7 @@ from airflow_delta_provider.core.spec import Spec
 from airflow_delta_provider.core.spill import sort_batches
 from airflow_delta_provider.core.types import KEY_BYTES
 from airflow_delta_provider.engine.named import canceller
+from airflow_delta_provider.engine.narrow import NARROWING, narrow
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.prefetch import Prefetched
 from airflow_delta_provider.engine.shards import compare_shard, facts_of, refused_key
@@ -49,16 +50,17 @@ def compare_settled(
     sleep: Callable[[float], None] = time.sleep,
     **options: Any,
 ) -> dict[str, Any]:
-    """Compare one shard as ``compare_shard`` does, then look again at what differs, as often as the specification says.
+    """Compare one shard by the strategy asked for, then look again at what differs, as often as the specification says.
 
     The facts then also count ``confirmed`` (still different at the last look) and ``in_flight`` (no longer).
     Raises: as ``compare_shard``; SideChangedError where the columns of a side changed in between.
     """
-    start = file.tell()
-    facts = compare_shard(opened, key_range, file, progress=progress, **options)
-    spec = opened.spec
+    start, spec = file.tell(), opened.spec
+    narrowed = narrow(opened, key_range) if spec.strategy in NARROWING else None
+    facts = compare_shard(opened, key_range, file, progress=progress, narrowed=narrowed, **options)
+    how = {} if narrowed is None else narrowed.facts
     if not spec.recheck_attempts:
-        return facts
+        return {**facts, **how}
     accused = facts["records"]
     for _ in range(spec.recheck_attempts):
         if not facts["records"]:
@@ -72,7 +74,7 @@ def compare_settled(
                 raise SideChangedError("the columns of a side changed between two looks.")
             facts = _look(again, key_range, keys, facts, look, options.get("folder"))
             _replace(file, start, look)
-    return {**facts, "confirmed": facts["records"], "in_flight": accused - facts["records"]}
+    return {**facts, **how, "confirmed": facts["records"], "in_flight": accused - facts["records"]}
 
 
 def settled_form(spec: Spec, facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

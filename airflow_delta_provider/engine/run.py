@@ -27,6 +27,7 @@ from airflow_delta_provider.core.store.publish import Publication, Receipt, Sign
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.submanifest import build_sub_manifest
 from airflow_delta_provider.engine.light import keep_pandas_out, pandas_kept_out
+from airflow_delta_provider.engine.narrow import narrows, strategy_form
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
 from airflow_delta_provider.engine.planning import SIDES, WORKER_ROWS_MIN, plan_ranges
 from airflow_delta_provider.engine.profile import Stopwatch
@@ -110,7 +111,7 @@ def reconcile(
         ranges = plan_ranges(opened, count=shards, workers=workers)
         parts.lap("plan")
         spilled = {}
-        if len(ranges) > 1:
+        if len(ranges) > 1 and not narrows(opened):
             scanned = [name for name in SIDES if opened.range_cost(name) is RangeCost.SCAN]
             watch = partial(_check_time, deadline, spec)
             spilled = {name: spill_side(opened, name, folder, watch=watch) for name in scanned}
@@ -304,7 +305,7 @@ def _sidecar(
         ],
         "sides": [{"facts": plain(opened.side(name).facts()), "side": name} for name in SIDES],
         "started_at": started.isoformat(timespec="milliseconds"),
-        "strategy": "stream",
+        **strategy_form(opened.spec.strategy, [one.facts for one in results]),
         "tool": f"airflow-delta-provider {airflow_delta_provider.__version__}",
         "workers": workers,
     }

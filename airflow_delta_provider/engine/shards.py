@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,11 +26,27 @@ from airflow_delta_provider.core.rawcompare import RawWriter
 from airflow_delta_provider.core.recorded import canonical
 from airflow_delta_provider.core.rules import Typed
 from airflow_delta_provider.engine.named import canceller
+from airflow_delta_provider.engine.narrow import Narrowed
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.prefetch import Prefetched
 from airflow_delta_provider.engine.spilled import read_spilled, watched
 
 SIDES = ("source", "target")
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Where the rows of a shard come from: a sorted file, the buckets that fingerprints left, or the whole range."""
+
+    spilled: Mapping[str, Path]
+    narrowed: Narrowed | None = None
+
+    def started(self, opened: Opened, name: str, key_range: KeyRange, unsorted: set[str]) -> Prefetched[pa.RecordBatch]:
+        if name in self.spilled:
+            return Prefetched(lambda: read_spilled(self.spilled[name], key_range), name)
+        side, request = opened.side(name), opened.request(name, key_range, ordered=name not in unsorted)
+        requests = [request] if self.narrowed is None else self.narrowed.requests(request, name)
+        return Prefetched(lambda: (batch for each in requests for batch in side.read(each)), name, canceller(side))
 
 
 def compare_shard(
@@ -41,10 +58,12 @@ def compare_shard(
     folder: str | None = None,
     records_max: int | None = None,
     spilled: Mapping[str, Path] | None = None,
+    narrowed: Narrowed | None = None,
 ) -> dict[str, Any]:
     """Compare one key range of both sides and write the raw comparison to ``file``; return its facts.
 
-    Beyond what is written they count ``read_ms``, how long the comparison waited for rows.
+    Beyond what is written they count ``read_ms``, how long the comparison waited for rows. ``narrowed``: what
+    fingerprints of this range left to be read.
     A side whose rows only look sorted and are not is read again and sorted here. ``folder`` takes the temporary files.
     ``spilled`` names for a side the sorted file to read instead (``spilled.spill_side``).
     Raises: KeyNullError, KeyDuplicateError, RecordLimitError, DenominatorError, ValueTextError and what sides raise.
@@ -55,7 +74,9 @@ def compare_shard(
     while True:
         start = file.tell()
         try:
-            return _compare_once(opened, key_range, file, unsorted, spilled, progress, folder, records_max)
+            return _compare_once(
+                opened, key_range, file, unsorted, _Read(spilled, narrowed), progress, folder, records_max
+            )
         except UnsortedStreamError as error:
             if error.where not in hoped - unsorted:
                 raise
@@ -75,16 +96,18 @@ def _compare_once(
     key_range: KeyRange,
     file: BinaryIO,
     unsorted: set[str],
-    spilled: Mapping[str, Path],
+    read: _Read,
     progress: Progress | None,
     folder: str | None,
     records_max: int | None,
 ) -> dict[str, Any]:
     tally = Tally()
+    if read.narrowed is not None:
+        read.narrowed.count_into(tally)
     writer = RawWriter(file, opened.shared.identity, (key_range.lower, key_range.upper), records_max)
     with (
-        closing(_read(opened, "source", key_range, unsorted, spilled)) as source,
-        closing(_read(opened, "target", key_range, unsorted, spilled)) as target,
+        closing(read.started(opened, "source", key_range, unsorted)) as source,
+        closing(read.started(opened, "target", key_range, unsorted)) as target,
     ):
 
         def blocks(name: str, batches: Iterator[pa.RecordBatch], counts: stream.SideCounts) -> Iterator[stream.Block]:
@@ -119,15 +142,6 @@ def facts_of(tally: Tally) -> dict[str, Any]:
         "key_rules_recorded": tally.key_rules_recorded,
         "records": sum(tally.categories.values()),
     }
-
-
-def _read(
-    opened: Opened, name: str, key_range: KeyRange, unsorted: set[str], spilled: Mapping[str, Path]
-) -> Prefetched[pa.RecordBatch]:
-    if name in spilled:
-        return Prefetched(lambda: read_spilled(spilled[name], key_range), name)
-    request = opened.request(name, key_range, ordered=name not in unsorted)
-    return Prefetched(lambda: opened.side(name).read(request), name, canceller(opened.side(name)))
 
 
 def refused_key(opened: Opened, error: stream.RefusedKeyError) -> DeltaError:

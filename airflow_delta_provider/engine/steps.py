@@ -32,6 +32,7 @@ from airflow_delta_provider.core.manifest import Merged, MergeInput, merge_manif
 from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import Spec
 from airflow_delta_provider.core.store.publish import Publication, Receipt, Sign, publish
+from airflow_delta_provider.engine.narrow import strategy_form
 from airflow_delta_provider.engine.opened import OpenSide, open_sides
 from airflow_delta_provider.engine.pieces import (
     Clock,
@@ -326,7 +327,7 @@ def _sidecar(work: Work, planned: Sequence[Shard], inputs: Sequence[_Part], cloc
         ],
         "sides": next((note["sides"] for note in notes if note), []),
         "started_at": _iso(started_ms),
-        "strategy": "stream",
+        **strategy_form(planned[0].plan.spec.strategy, [note or {} for note in notes]),
         "tool": f"airflow-delta-provider {airflow_delta_provider.__version__}",
         "workers": len({note["host"] for note in notes if note}) or 1,
     }

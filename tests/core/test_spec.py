@@ -113,8 +113,6 @@ def test_an_unknown_or_missing_field_is_refused_by_its_name(members, where):
         ({"recheck": {"delay": "30s"}}, "recheck.delay"),
         ({"recheck": {"delay": "PT"}}, "recheck.delay"),
         ({"strategy": "quick"}, "strategy"),
-        ({"strategy": "fingerprint"}, "strategy"),
-        ({"strategy": "fast"}, "strategy"),
         ({"inline_limit": 0}, "inline_limit"),
         ({"limits": {"max_bytes": "20 gigs"}}, "limits.max_bytes"),
         ({"limits": {"max_bytes": 0}}, "limits.max_bytes"),

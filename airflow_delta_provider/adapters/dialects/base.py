@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,6 +14,9 @@ from airflow_delta_provider.adapters.dialects.statement import Statement
 from airflow_delta_provider.adapters.side import Column
 from airflow_delta_provider.core.errors import DeltaError, SideReadError
 from airflow_delta_provider.core.types import LogicalType
+
+if TYPE_CHECKING:
+    from airflow_delta_provider.adapters.dialects.digests import Digests
 
 __all__ = [
     "ALIAS",
@@ -97,6 +100,8 @@ class Dialect(Spelling, ABC):
     paramstyle: str = "qmark"
     local_filters: bool = False
     """True where filters are evaluated here, over the batches."""
+    digests: Digests | None = None
+    """How the engine digests its rows; None where it does not (filters of such rows are never evaluated here)."""
 
     @abstractmethod
     def driver_errors(self) -> tuple[type[BaseException], ...]:
@@ -154,6 +159,10 @@ class Dialect(Spelling, ABC):
     @abstractmethod
     def facts(self, connection: Any) -> dict[str, Any]:
         """Return the engine's version and, where it has one, the token of the snapshot."""
+
+    def unique_key(self, connection: Any, relation: Relation) -> tuple[str, ...]:
+        """Return the primary key where it holds for all rows of a read, else an empty tuple."""
+        return self.primary_key(connection, relation)
 
     def query(self, text: str) -> Relation:
         """Wrap a query; the line breaks keep a comment at its end from reaching our text."""

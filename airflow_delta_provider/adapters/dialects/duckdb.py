@@ -21,6 +21,7 @@ from airflow_delta_provider.adapters.dialects.base import (
     split_name,
     text_column,
 )
+from airflow_delta_provider.adapters.dialects.duckdb_digests import DuckdbDigests
 from airflow_delta_provider.adapters.dialects.ducktypes import (
     INTERVAL_HOURS_MAX,
     INTERVAL_RANGE,
@@ -88,6 +89,7 @@ class DuckdbDialect(Dialect):
 
     kind = "duckdb"
     parser = "duckdb"
+    digests = DuckdbDigests()
 
     def __init__(self) -> None:
         self._running: dict[int, set[Any]] = {}

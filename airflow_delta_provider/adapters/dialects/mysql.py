@@ -19,6 +19,7 @@ from airflow_delta_provider.adapters.dialects.base import (
     split_name,
     text_column,
 )
+from airflow_delta_provider.adapters.dialects.mysql_digests import MysqlDigests
 from airflow_delta_provider.adapters.dialects.mysql_stream import ProtocolError, RowStream, cancel, texts
 from airflow_delta_provider.adapters.dialects.mysql_types import SORT_BYTES_MAX, Native, truth
 from airflow_delta_provider.adapters.dialects.spelling import LITERAL_TYPES
@@ -53,6 +54,7 @@ class MysqlDialect(Dialect):
     kind = "mysql"
     parser = "mysql"
     paramstyle = "format"
+    digests = MysqlDigests()
 
     def driver_errors(self) -> tuple[type[BaseException], ...]:
         """Return PyMySQL's errors, those of the socket, and bytes that are no rows or no values of their type."""

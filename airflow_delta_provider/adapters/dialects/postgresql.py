@@ -22,6 +22,7 @@ from airflow_delta_provider.adapters.dialects.base import (
     split_name,
     text_column,
 )
+from airflow_delta_provider.adapters.dialects.postgresql_digests import PostgresqlDigests
 from airflow_delta_provider.adapters.dialects.postgresql_literals import literal_of
 from airflow_delta_provider.adapters.dialects.postgresql_types import Native, bool_column
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, sql
@@ -54,6 +55,7 @@ class PostgresqlDialect(Dialect):
 
     kind = "postgresql"
     parser = "postgres"
+    digests = PostgresqlDigests()
 
     def driver_errors(self) -> tuple[type[BaseException], ...]:
         """Return psycopg's errors, those of the socket, and bytes that are no rows."""
@@ -93,6 +95,10 @@ class PostgresqlDialect(Dialect):
     def primary_key(self, connection: Any, relation: Relation) -> tuple[str, ...]:
         """Return the declared primary key in key order."""
         return catalog.primary_key(connection, relation.parts)
+
+    def unique_key(self, connection: Any, relation: Relation) -> tuple[str, ...]:
+        """Return the primary key; that of a table with inheritance children says nothing of their rows."""
+        return () if catalog.inherited(connection, relation.parts) else self.primary_key(connection, relation)
 
     def indexed(self, connection: Any, relation: Relation, column: ReadColumn) -> bool:
         """Tell whether a whole b-tree starts with the column in the order and the collation that reads use."""

@@ -110,6 +110,12 @@ def stored(connection: Any, parts: tuple[str, ...]) -> bool:
     return connection.execute(kind, _path(parts)).fetchone()[0] in ("r", "p", "m")
 
 
+def inherited(connection: Any, parts: tuple[str, ...]) -> bool:
+    """Tell whether a read of the table also gives rows of others, over which its own constraints do not reach."""
+    found = f"SELECT relkind <> 'p' AND relhassubclass FROM pg_catalog.pg_class WHERE oid = {_OF}"
+    return bool(connection.execute(found, _path(parts)).fetchone()[0])
+
+
 def planned_rows(connection: Any, source: str) -> int | None:
     """Return the planner's estimate of a whole read."""
     plan = connection.execute(f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {source} AS {ALIAS}".encode()).fetchone()[0]
