@@ -233,10 +233,13 @@ def _forms(
 
 
 def _whole_key(opened: Opened) -> bool:
-    columns = [*opened.typed.source_key, *opened.typed.target_key]
-    return len(columns) == 2 and all(
-        each.carrier.kind == "int" and (each.carrier.bits or 128) <= (32 if each.carrier.unsigned else 64)
-        for each in columns
+    """Tell whether the key is one whole number that compares as a signed one of 64 bits; PostgreSQL's oid does not."""
+    pairs = [(opened.side(name).kind, column) for name in SIDES for column in opened.key_columns(name)]
+    return len(pairs) == len(SIDES) and all(
+        column.carrier.kind == "int"
+        and (column.carrier.bits or 128) <= (32 if column.carrier.unsigned else 64)
+        and not (column.carrier.unsigned and kind == "postgresql")
+        for kind, column in pairs
     )
 
 

@@ -13,7 +13,14 @@ from typing import Any, BinaryIO
 
 from airflow_delta_provider.core.ids import CATEGORIES
 from airflow_delta_provider.core.types import from_schema
-from airflow_delta_provider.report.html_facts import contract_html, evidence_html, rules_html, run_html, structure_html
+from airflow_delta_provider.report.html_facts import (
+    bound_html,
+    contract_html,
+    evidence_html,
+    rules_html,
+    run_html,
+    structure_html,
+)
 from airflow_delta_provider.report.html_records import LABELS, record_html
 from airflow_delta_provider.report.material import Material
 from airflow_delta_provider.report.strip import KeyStrip
@@ -74,6 +81,7 @@ def _header(material: Material, name: str) -> Iterator[str]:
         else f'<span class="bad">{records:,} rows differ</span>'
     )
     yield f'<p>{verdict} · manifest <span class="digest">{material.manifest_id}</span></p>\n'
+    yield from bound_html(material)
     lower, upper = (material.manifest["key_range"][bound] for bound in ("lower", "upper"))
     if (lower, upper) != (None, None):
         yield f'<p class="bad">Only a part of the key space: from <code>{lower or "its start"}</code> to before <code>{upper or "its end"}</code>.</p>\n'

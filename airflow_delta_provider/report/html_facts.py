@@ -88,6 +88,12 @@ def evidence_html(material: Material) -> Iterator[str]:
     yield _facts(rows) + "</section>\n"
 
 
+def bound_html(material: Material) -> Iterator[str]:
+    """Yield what a verdict rests on that is only probable; nothing where a run compared all values or their digests."""
+    if material.bound:
+        yield f'<p class="bad">This verdict is probabilistic (strategy fast). Chance of an error: {plain(material.bound)}.</p>\n'
+
+
 def run_html(material: Material) -> Iterator[str]:
     """Yield the facts of the newest run."""
     yield '<section aria-labelledby="run">\n<h2 id="run">Run</h2>\n'

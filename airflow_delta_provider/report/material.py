@@ -57,6 +57,8 @@ class Material:
     sidecar: dict[str, Any] | None = None
     runs: int = 0
     no_body: str = ""
+    bound: str = ""
+    """Where no run behind the manifest proved it: the bound of its verdict's error."""
 
     @property
     def columns(self) -> list[str]:
@@ -140,8 +142,16 @@ def load_material(store: Store, manifest_id: str, trust: Trust | None = None) ->
         sidecars[-1] if sidecars else None,
         len(sidecars),
     )
+    material.bound = _bound(sidecars)
     material.no_body = _why_no_body(material)
     return material
+
+
+def _bound(sidecars: list[dict[str, Any]]) -> str:
+    """Return the bound of a verdict that every run behind it calls probabilistic; one run that proves it is enough."""
+    verdicts = [sidecar.get("verdict") for sidecar in sidecars]
+    bounds = [verdict["bound"] for verdict in verdicts if isinstance(verdict, dict) and "bound" in verdict]
+    return str(bounds[-1]) if bounds and len(bounds) == len(sidecars) else ""
 
 
 def _why_no_body(material: Material) -> str:

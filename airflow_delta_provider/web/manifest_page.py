@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from airflow_delta_provider.core.ids import CATEGORIES
 from airflow_delta_provider.report.html import columns_html, totals_html
-from airflow_delta_provider.report.html_facts import contract_html, evidence_html, rules_html, run_html, structure_html
+from airflow_delta_provider.report.html_facts import (
+    bound_html,
+    contract_html,
+    evidence_html,
+    rules_html,
+    run_html,
+    structure_html,
+)
 from airflow_delta_provider.report.html_records import LABELS
 from airflow_delta_provider.report.visible import plain
 from airflow_delta_provider.web.answers import Answer, page
@@ -35,6 +42,7 @@ def _page(scope: Scope, opened: Opened, step: Step, patches: list[PatchState], f
     yield crumbs([("All pairs", href("pairs", scope.params)), (pair["name"], pair_link), ("Manifest", "")])
     yield f'<main id="main" tabindex="-1">\n<h1>{plain(pair["name"])}: {plain(pair["source"])} → {plain(pair["target"])}</h1>\n'
     yield f'<p class="verdict">{verdict_html(step)}</p>\n<p>{_next(opened, step, patches)}</p>\n'
+    yield from bound_html(material)
     yield f'<p class="soft">Manifest <span class="digest">{material.manifest_id}</span>'
     yield f" · {origin_html(opened.seen)}</p>\n" if opened.seen.origin else "</p>\n"
     yield _downloads(scope, opened)

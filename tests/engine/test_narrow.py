@@ -212,3 +212,15 @@ def test_the_command_line_calls_a_fast_verdict_probabilistic(pair, tmp_path, cap
     found = json.loads(capsys.readouterr().out)
     assert found["verdict"] == {"bound": narrow.FAST_BOUND, "kind": "probabilistic"}
     assert found["buckets"] == {"compared": 63, "read": 4}
+
+
+def test_the_page_calls_a_verdict_probabilistic_until_a_run_proves_it(pair, tmp_path, capsys):
+    """The same manifest by a stream is a proof, whichever run came first."""
+    store = ["--store", str(tmp_path / "store")]
+    words = "This verdict is probabilistic (strategy fast)."
+    for strategy, probable in (("fast", True), ("stream", False)):
+        (tmp_path / "spec.yaml").write_text(yaml.safe_dump(form_of(pair, strategy=strategy)))
+        assert main(["run", str(tmp_path / "spec.yaml"), *store, "--json"]) == 1
+        manifest = json.loads(capsys.readouterr().out)["manifest"]
+        assert main(["export", manifest, *store, "--to", "html"]) == 0
+        assert (words in capsys.readouterr().out) == probable

@@ -209,6 +209,16 @@ def test_duckdb_tells_apart_what_it_calls_equal(tmp_path: Path, kind, source, ta
     assert ("no text that is proved the same" in sidecar.get("strategy_reason", "")) == streamed
 
 
+def test_a_key_of_object_numbers_is_hashed(postgresql):
+    """An oid compares as unsigned, so that a negative bound of the other side would be a large one."""
+    uri, connection = postgresql
+    for table, kind, key in (("source", "oid", 7), ("target", "int", -7)):
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+        connection.execute(f"CREATE TABLE {table} (id {kind} PRIMARY KEY, v int)")
+        connection.execute(f"INSERT INTO {table} VALUES ({key}, 1), (1, 1), (2, 2)")
+    assert manifests(uri, 2)["strategy"] == "fingerprint"
+
+
 def test_the_texts_of_floats_tell_all_of_them_apart(tmp_path, mariadb_database):
     """DuckDB and MariaDB write a double with as many digits as it needs, which its text is trusted for."""
     import random
