@@ -14,6 +14,7 @@ from airflow_delta_provider.cli.files import read_signer
 from airflow_delta_provider.core import documents
 from airflow_delta_provider.core.spec import load_spec
 from airflow_delta_provider.core.store import open_store
+from airflow_delta_provider.engine.narrow import NARROWING, narrowing_of
 from airflow_delta_provider.engine.opened import Opened, open_sides
 from airflow_delta_provider.engine.planning import SIDES, plan_ranges
 from airflow_delta_provider.engine.profile import profile_lines
@@ -115,6 +116,9 @@ def check(arguments: argparse.Namespace) -> int:
     with open_sides(spec, open_side) as opened:
         ranges = plan_ranges(opened, count=arguments.shards)
         form = _check_form(opened, [key_range.label(opened.shared.key_types) for key_range in ranges])
+        if spec.strategy in NARROWING:
+            how = narrowing_of(opened)
+            form["strategy"] = {"asked": spec.strategy, "reason": how.reason, "taken": how.strategy}
     if arguments.json:
         output.print_json(form)
     else:
@@ -178,6 +182,9 @@ def _check_lines(form: dict[str, Any]) -> Iterator[str]:
         side = form["sides"][name]
         cost = ", one key range costs a scan: spilled once" if side["range_cost"] == "scan" else ""
         yield f"  {name}: {side['kind']}, about {side['rows_estimate']} rows, order {side['order']}{cost}"
+    if "strategy" in form:
+        how = form["strategy"]
+        yield f"  strategy: {how['taken']}, asked for {how['asked']}{': ' + how['reason'] if how['reason'] else ''}"
     yield f"  {len(form['shards'])} shards"
     for label in form["shards"][:20]:
         yield f"    {label}"

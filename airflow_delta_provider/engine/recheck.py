@@ -56,8 +56,11 @@ def compare_settled(
     Raises: as ``compare_shard``; SideChangedError where the columns of a side changed in between.
     """
     start, spec = file.tell(), opened.spec
+    began = time.monotonic()
     narrowed = narrow(opened, key_range) if spec.strategy in NARROWING else None
+    waited_ms = round((time.monotonic() - began) * 1000)
     facts = compare_shard(opened, key_range, file, progress=progress, narrowed=narrowed, **options)
+    facts["read_ms"] += waited_ms
     how = {} if narrowed is None else narrowed.facts
     if not spec.recheck_attempts:
         return {**facts, **how}

@@ -214,6 +214,17 @@ def test_the_command_line_calls_a_fast_verdict_probabilistic(pair, tmp_path, cap
     assert found["buckets"] == {"compared": 63, "read": 4}
 
 
+def test_check_says_beforehand_what_will_be_taken(pair, tmp_path, capsys):
+    """A run of hours should not be the first to say that everything is read."""
+    for members, line in (
+        ({}, "fast, asked for fast"),
+        ({"key": ["t"]}, "stream, asked for fast: neither side declares"),
+    ):
+        (tmp_path / "spec.yaml").write_text(yaml.safe_dump(form_of(pair, strategy="fast", **members)))
+        assert main(["check", str(tmp_path / "spec.yaml")]) == 0
+        assert f"  strategy: {line}" in capsys.readouterr().out
+
+
 def test_the_page_calls_a_verdict_probabilistic_until_a_run_proves_it(pair, tmp_path, capsys):
     """The same manifest by a stream is a proof, whichever run came first."""
     store = ["--store", str(tmp_path / "store")]
