@@ -295,3 +295,14 @@ def test_a_connection_of_somebody_else_can_be_read() -> None:
     assert sum(batch.num_rows for batch in two) == 10_000 - 2048
     side.close()
     assert connection.execute("SELECT count(*) FROM t").fetchone() == (10_000,)
+
+
+def test_wide_rows_come_in_batches_of_few_bytes() -> None:
+    """DuckDB hands over 2,048 rows at once, whatever they weigh; what is compared at a time is bounded by its bytes."""
+    query = "SELECT i AS id, repeat('x', 1000000) AS v, [i, i + 1] AS items FROM range(20) AS r(i)"
+    with query_side(query) as side:
+        batches = list(side.read(Request(("id", "v", "items"), batch_bytes=4_000_000)))
+    assert max(batch.nbytes for batch in batches) < 2 * 4_000_000
+    assert [row for batch in batches for row in batch.column("id").to_pylist()] == list(range(20))
+    assert [row for batch in batches for row in batch.column("items").to_pylist()] == [[i, i + 1] for i in range(20)]
+    assert {len(text) for batch in batches for text in batch.column("v").to_pylist()} == {1_000_000}

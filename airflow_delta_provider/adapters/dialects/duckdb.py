@@ -285,13 +285,13 @@ def _streamed(
     parts: list[list[pa.Array]] = []
     held = weight = 0
     for batch in cursor.sql(text, params=values).to_arrow_reader(min(rows, STREAM_ROWS)):
-        for piece in pieces(batch, rows, payload_bytes):
-            parts.append([carried(array, each.arrow) for array, each in zip(piece.columns, columns, strict=True)])
+        arrays = [carried(array, each.arrow) for array, each in zip(batch.columns, columns, strict=True)]
+        for piece in pieces(pa.RecordBatch.from_arrays(arrays, batch.schema.names), rows, payload_bytes):
+            parts.append(piece.columns)
             held, weight = held + piece.num_rows, weight + piece.nbytes
             if held + STREAM_ROWS > rows or weight >= payload_bytes:
                 yield gathered(parts)
                 parts, held, weight = [], 0, 0
-        del batch
     if held:
         yield gathered(parts)
 
