@@ -208,6 +208,18 @@ def test_types_without_a_meaning_here_are_named_with_advice(run: Run, uri: str) 
             list(side.read(Request(("g",))))
 
 
+def test_a_query_reads_a_table_as_it_was(run: Run, uri: str) -> None:
+    """Engines that keep old rows are asked for them in their own words; the statement is the query's."""
+    run("CREATE TABLE kept (id int PRIMARY KEY, v int) WITH SYSTEM VERSIONING")
+    run("SET @@timestamp = 1700000000")
+    run("INSERT INTO kept VALUES (1, 1), (2, 2)")
+    run("SET @@timestamp = 1700000100")
+    run("UPDATE kept SET v = 9 WHERE id = 1")
+    query = "SELECT id, v FROM kept FOR SYSTEM_TIME AS OF TIMESTAMP '2023-11-14 22:13:50'"
+    with open_side(SideSpec(uri=uri, query=query)) as side:
+        assert sorted(values_of(side, side.read(Request(("id", "v"))), ("id", "v"))) == [("1", "1"), ("2", "2")]
+
+
 def test_a_query_reads_as_its_table_does(run: Run, uri: str) -> None:
     """Results describe themselves with fewer words than the catalog; the values must be the same."""
     run(
