@@ -5,19 +5,29 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from signers import example_signer
 
 from airflow_delta_provider.core import jsonc, log
 from airflow_delta_provider.core.signing import envelope_signer
-from airflow_delta_provider.core.store import blobs, slots
-from airflow_delta_provider.core.store.publish import Publication, Sign
+from airflow_delta_provider.core.store import blobs, open_store, slots
+from airflow_delta_provider.core.store.publish import Publication, Sign, publish
 from airflow_delta_provider.core.store.store import Store
 
 EXAMPLE = Path(__file__).parent / "vectors" / "example"
 MANIFEST = "8ee20d554454d865b1186ab0bfabfee6f7c849136273917ec658aa88e0f3becc"
 PAIR_ID = log.pair_id_of("orders", "pg:shop.orders", "wh:shop.orders")
+PRELOADED = [
+    "airflow_delta_provider.core.signing",
+    "airflow_delta_provider.core.store.local",
+    "airflow_delta_provider.core.store.objects",
+    "airflow_delta_provider.core.store.publish",
+    "cryptography.hazmat.primitives.asymmetric.ec",
+    "cryptography.hazmat.primitives.serialization",
+]
+"""What a process that publishes imports: none of it starts a thread."""
 SLOT = slots.run_slot("dag", "run", "merge", -1)
 
 
@@ -61,3 +71,19 @@ def slot(number: int) -> str:
 def run_of(store: Store, sidecar: str) -> str:
     """Return the run that a sidecar tells."""
     return str(jsonc.loads(blobs.get_blob(store, sidecar))["run"])
+
+
+def publish_many(uri: str, options: dict[str, str], numbers: list[int]) -> None:
+    """Publish some of these runs: the work of one process."""
+    store = open_store(uri, options)
+    for number in numbers:
+        publish(store, numbered(number), sign=signer(), slot_hex=slot(number))
+
+
+def publish_when_told(there: Connection, uri: str, options: dict[str, str], number: int) -> None:
+    """Get ready, say so, wait for the word, and publish one run."""
+    open_store(uri, options)
+    signer()
+    there.send("ready")
+    there.recv()
+    publish_many(uri, options, [number])

@@ -23,6 +23,7 @@ from airflow_delta_provider.core.verify_store import (
     FOUND,
     VERIFIED,
     ManifestCheck,
+    subjects_of,
     verify_published,
     worst,
 )
@@ -112,6 +113,7 @@ def verify_pair(
     Raises: what the store raises where it cannot be read.
     """
     log = verify_log(store, pair_id, trust, listed=True, anchors=anchors)
+    log.subjects = subjects_of(store, log.entries)
     check = PairCheck(log)
     lost = Findings(Stage.LOG)
     for manifest_id in dict.fromkeys(entry.ref for entry in log.entries if entry.kind == "manifest"):

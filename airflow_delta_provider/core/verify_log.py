@@ -29,6 +29,8 @@ class LogCheck:
 
     Shape: ``entries`` are those that could be read, oldest first, though a link between them may be broken.
     ``anchors`` counts the anchors that the log was held against; ``untrusted`` says why one of them was by no trusted key.
+    ``subjects`` tells by number of entry which manifest its blob is about, where many manifests are verified; an entry
+    that is not there may be about any.
     """
 
     pair_id: str
@@ -36,6 +38,11 @@ class LogCheck:
     anchors: int = 0
     untrusted: str = ""
     findings: Findings = field(default_factory=lambda: Findings(Stage.LOG))
+    subjects: dict[int, str] = field(default_factory=dict)
+
+    def about(self, manifest_id: str) -> list[Entry]:
+        """Return the entries whose blobs are about a manifest, or may be."""
+        return [entry for entry in self.entries if self.subjects.get(entry.seq, manifest_id) == manifest_id]
 
     def seqs_of(self, kind: str, ref: str) -> list[int]:
         """Return the numbers of the entries of a kind that name a digest."""

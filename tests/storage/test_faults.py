@@ -5,14 +5,10 @@ Whatever goes wrong, a rerun ends with the same evidence, and a full audit of th
 
 import contextlib
 import itertools
-import json
 import multiprocessing
-import os
 import random
 import secrets
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -131,13 +127,6 @@ def test_one_request_that_goes_wrong_is_never_noticed(how, step, monkeypatch):
     assert number > 15
 
 
-def publish_many(uri: str, options: dict[str, str], numbers: list[int]) -> None:
-    """Publish some of the example's runs: the work of one process."""
-    store = open_store(uri, options)
-    for number in numbers:
-        publish(store, publications.numbered(number), sign=publications.signer(), slot_hex=publications.slot(number))
-
-
 def address(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, str]]:
     """Return a fresh address that other processes can open, and its options."""
     if kind == "local":
@@ -152,7 +141,7 @@ def test_a_hundred_publications_from_eight_processes_are_all_there_once(kind, re
     uri, options = address(kind, request, tmp_path)
     context = multiprocessing.get_context("spawn")
     parts = [list(range(100))[start::8] for start in range(8)]
-    workers = [context.Process(target=publish_many, args=(uri, options, part)) for part in parts]
+    workers = [context.Process(target=publications.publish_many, args=(uri, options, part)) for part in parts]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -168,42 +157,38 @@ def test_a_hundred_publications_from_eight_processes_are_all_there_once(kind, re
     assert runs == {f"run-{number}" for number in range(100)}
 
 
+def started(uri: str, options: dict[str, str], number: int) -> multiprocessing.Process:
+    """Return a process that begins to publish at this moment; its imports are done."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(publications.PRELOADED)
+    here, there = context.Pipe()
+    process = context.Process(target=publications.publish_when_told, args=(there, uri, options, number))
+    process.start()
+    assert here.recv() == "ready"
+    here.send("go")
+    return process
+
+
 def killed_round(uri: str, options: dict[str, str], number: int, after_s: float) -> bool:
     """Publish in another process that is killed after some time; tell whether it was killed."""
-    script = (
-        "import json, sys; from test_faults import publish_many\n"
-        "uri, options, number = json.loads(sys.stdin.readline())\n"
-        "print('ready', flush=True); sys.stdin.readline(); publish_many(uri, options, [number])"
-    )
-    folders = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
-    child = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": folders},
-        text=True,
-    )
-    child.stdin.write(json.dumps([uri, options, number]) + "\n")
-    child.stdin.flush()
-    assert child.stdout.readline() == "ready\n"
-    child.stdin.write("\n")
-    child.stdin.flush()
+    process = started(uri, options, number)
     time.sleep(after_s)
-    child.kill()
-    child.communicate(timeout=60)
-    return child.returncode == -signal.SIGKILL
+    process.kill()
+    process.join(60)
+    return process.exitcode == -signal.SIGKILL
 
 
 def soak(uri: str, options: dict[str, str], rounds: int) -> int:
     """Kill publications at random moments, complete each, audit all; return how many were really killed."""
-    chance = random.Random(8)
-    killed = 0
-    for number in range(rounds):
-        killed += killed_round(uri, options, number, chance.uniform(0, 0.6))
-        store = open_store(uri, options)
-        if number % 10 == 0:
+    chance, killed, store = random.Random(8), 0, open_store(uri, options)
+    first, before = started(uri, options, 0), time.monotonic()
+    first.join(60)
+    whole_s = time.monotonic() - before
+    for number in range(1, rounds):
+        killed += killed_round(uri, options, number, chance.uniform(0, whole_s))
+        if number % 40 == 1:
             whole(store)
-        publish_many(uri, options, [number])
+        publications.publish_many(uri, options, [number])
     whole(store)
     entries = log.read_log(store, publications.PAIR_ID, listed=True)
     named = [entry.ref for entry in entries if entry.kind == "manifest"]
@@ -214,7 +199,7 @@ def soak(uri: str, options: dict[str, str], rounds: int) -> int:
 @pytest.mark.parametrize("kind", ["local", "s3"])
 def test_processes_killed_at_random_moments_lose_nothing(kind, request, tmp_path):
     """The short form of the soak."""
-    assert soak(*address(kind, request, tmp_path), rounds=3) > 0
+    assert soak(*address(kind, request, tmp_path), rounds=6) > 0
 
 
 @pytest.mark.nightly
