@@ -73,11 +73,16 @@ def run_of(store: Store, sidecar: str) -> str:
     return str(jsonc.loads(blobs.get_blob(store, sidecar))["run"])
 
 
+def publish_to(store: Store, number: int) -> None:
+    """Publish one of these runs."""
+    publish(store, numbered(number), sign=signer(), slot_hex=slot(number))
+
+
 def publish_many(uri: str, options: dict[str, str], numbers: list[int]) -> None:
     """Publish some of these runs: the work of one process."""
     store = open_store(uri, options)
     for number in numbers:
-        publish(store, numbered(number), sign=signer(), slot_hex=slot(number))
+        publish_to(store, number)
 
 
 def publish_when_told(there: Connection, uri: str, options: dict[str, str], number: int) -> None:
