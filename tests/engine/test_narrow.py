@@ -235,3 +235,20 @@ def test_the_page_calls_a_verdict_probabilistic_until_a_run_proves_it(pair, tmp_
         manifest = json.loads(capsys.readouterr().out)["manifest"]
         assert main(["export", manifest, *store, "--to", "html"]) == 0
         assert (words in capsys.readouterr().out) == probable
+
+
+def test_lost_facts_never_make_a_verdict_look_proved():
+    """A shard whose notes are gone rests on what was asked for, and many pieces on the weakest of them."""
+    assert narrow.strategy_form("fast", [])["verdict"]["kind"] == "probabilistic"
+    assert narrow.strategy_form("fast", [{"strategy": "stream"}, {}])["strategy"] == "fast"
+    assert narrow.strategy_form("auto", [{}]) == {"strategy": "stream"}
+    pieces = [
+        {"strategy": "fingerprint", "strategy_reason": "", "buckets": 4, "buckets_read": 1},
+        {"strategy": "stream", "strategy_reason": "a key is NULL"},
+    ]
+    assert narrow.strategy_form("fingerprint", [narrow.united_facts(pieces)]) == {
+        "strategy": "fingerprint",
+        "strategy_asked": "fingerprint",
+        "strategy_reason": "a key is NULL",
+        "buckets": {"compared": 4, "read": 1},
+    }
