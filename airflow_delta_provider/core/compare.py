@@ -8,15 +8,17 @@ from typing import Any, Protocol
 
 import numpy as np
 import orjson
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta_provider.core import rules
-from airflow_delta_provider.core.arrays import binary_list
+from airflow_delta_provider.core.arrays import binary_list, bool_array
 from airflow_delta_provider.core.equality import equal_mask
 from airflow_delta_provider.core.errors import DeltaError, DenominatorError, shown
 from airflow_delta_provider.core.keyset import Keys, bool_numpy, index_array
-from airflow_delta_provider.core.rawcompare import RawRecord, RawWriter
+from airflow_delta_provider.core.rawcompare import RawWriter, in_key_order, raw_batch
 from airflow_delta_provider.core.recorded import ComparedColumn, HmacKey, Recorder, canonical
+from airflow_delta_provider.core.rowtext import json_rows, repeated
 from airflow_delta_provider.core.stream import Block, KeyColumn, SideCounts, key_text
 from airflow_delta_provider.core.types import LogicalType
 
@@ -141,7 +143,7 @@ class _Worker:
         """Match two blocks without repeats; those that do not just pair up row by row in pieces, as they need a sort."""
         if source.keys.equals(target.keys):
             for records in self._matched(source, target):
-                self.writer.add([record for _, record in records])
+                self.writer.add(records)
             return
         if max(len(source), len(target)) > RECORD_ROWS:
             larger = source if len(source) >= len(target) else target
@@ -151,10 +153,12 @@ class _Worker:
             self._aligned(source.slice(cuts[0], len(source)), target.slice(cuts[1], len(target)))
             return
         here, there = source.keys.align(target.keys)
-        found = [pair for pairs in self._matched(source.kept(here), target.kept(there)) for pair in pairs]
-        found += self._one_sided(source.take(np.flatnonzero(~here)), "dropped")
-        found += self._one_sided(target.take(np.flatnonzero(~there)), "added")
-        self.writer.add([record for _, record in sorted(found, key=_first)])
+        found = list(self._matched(source.kept(here), target.kept(there)))
+        for block, others, category in ((source, here, "dropped"), (target, there, "added")):
+            if not others.all():
+                found.append(self._one_sided(block.take(np.flatnonzero(~others)), category))
+        if found:
+            self.writer.add(in_key_order(found))
 
     def alone(self, block: Block, category: str) -> None:
         """Record a block whose keys the other side has not."""
@@ -163,7 +167,7 @@ class _Worker:
             block = self._set_aside(block, block.repeats, counts)
         for start in range(0, len(block), RECORD_ROWS):
             part = block.slice(start, min(start + RECORD_ROWS, len(block)))
-            self.writer.add([record for _, record in self._one_sided(part, category)])
+            self.writer.add(self._one_sided(part, category))
 
     def _set_aside(self, block: Block, repeats: frozenset[bytes], counts: SideCounts) -> Block:
         aside = pc.is_in(block.keys.data, value_set=binary_list(list(repeats)))
@@ -171,7 +175,7 @@ class _Worker:
         counts.duplicate_key += len(block) - len(rows)
         return block if len(rows) == len(block) else block.take(rows)
 
-    def _matched(self, source: Block, target: Block) -> Iterator[list[tuple[bytes, RawRecord]]]:
+    def _matched(self, source: Block, target: Block) -> Iterator[pa.RecordBatch]:
         """Compare rows that pair up; yield the records of those that differ, at most RECORD_ROWS at a time."""
         if len(source) == 0:
             return
@@ -223,11 +227,11 @@ class _Worker:
                 found.append((ladder, self.tally.key_rules[number], self.tally.key_rules_recorded[number]))
         return found
 
-    def _record(self, number: int, typed: rules.Typed, side: str, keys: Keys) -> list[Any]:
+    def _texts(self, number: int, typed: rules.Typed, side: str, keys: Keys) -> pa.LargeBinaryArray:
         """Return values as they are recorded. Raises: what has no canonical value, naming side, column and key."""
         recorder, column = self.recorders[number], self.comparison.columns[number]
         try:
-            return recorder.record(typed)
+            return recorder.texts(typed)
         except DeltaError as error:
             row = _first_refused(recorder, typed)
             key = key_text(keys[row], self.comparison.key_types)
@@ -249,45 +253,29 @@ class _Worker:
         rows: Any,
         unequal: list[Any],
         recorded: list[tuple[rules.Typed, rules.Typed]],
-    ) -> list[tuple[bytes, RawRecord]]:
-        names: list[list[str]] = [[] for _ in rows]
-        source_values: list[list[Any]] = [[] for _ in rows]
-        target_values: list[list[Any]] = [[] for _ in rows]
+    ) -> pa.RecordBatch:
+        names, source_texts, target_texts = list[Any](), list[Any](), list[Any]()
         for number, differs in enumerate(unequal):
-            if differs is None:
+            if differs is None or not differs[rows].any():
                 continue
-            places = np.flatnonzero(differs[rows])
-            index = index_array(rows[places])
-            name = self.comparison.columns[number].name
-            shown_source, shown_target = (
-                self._record(number, typed.take(index), side, block.keys.take(rows[places]))
-                for typed, side, block in zip(recorded[number], ("source", "target"), (source, target), strict=True)
-            )
-            for place, first, second in zip(places.tolist(), shown_source, shown_target, strict=True):
-                names[place].append(name)
-                source_values[place].append(first)
-                target_values[place].append(second)
-        keys = source.keys.take(rows).data.to_pylist()
-        source_keys, target_keys = self._raw_keys(source.take(rows), target.take(rows))
-        return [
-            (
-                keys[place],
-                RawRecord(
-                    keys[place],
-                    "value_diverged",
-                    _json(names[place]),
-                    _json(source_values[place]),
-                    _json(target_values[place]),
-                    source_keys[place],
-                    target_keys[place],
-                ),
-            )
-            for place in range(len(rows))
-        ]
+            spread = _Spread(differs[rows])
+            index = index_array(rows[spread.places])
+            keys = source.keys.take(rows[spread.places])
+            typed_source, typed_target = recorded[number]
+            source_texts.append(spread.texts(self._texts(number, typed_source.take(index), "source", keys)))
+            target_texts.append(spread.texts(self._texts(number, typed_target.take(index), "target", keys)))
+            names.append(spread.texts(repeated(_json(self.comparison.columns[number].name), len(index))))
+        count = len(rows)
+        return raw_batch(
+            source.keys.take(rows).data,
+            "value_diverged",
+            json_rows(names, count),
+            json_rows(source_texts, count),
+            json_rows(target_texts, count),
+            *self._raw_keys(source.take(rows), target.take(rows)),
+        )
 
-    def _one_sided(self, block: Block, category: str) -> list[tuple[bytes, RawRecord]]:
-        if len(block) == 0:
-            return []
+    def _one_sided(self, block: Block, category: str) -> pa.RecordBatch:
         self.tally.categories[category] += len(block)
         side = "source" if category == "dropped" else "target"
         columns = []
@@ -298,28 +286,27 @@ class _Worker:
                 typed = rules.recorded(list(column.rules), typed, side)
             except rules.UnparsedValue as error:
                 raise self._unparsed(error, column, block) from error
-            columns.append(self._record(number, typed, side, block.keys))
-        rows = zip(*columns, strict=True) if columns else ([] for _ in range(len(block)))
-        texts = [_json(list(row)) for row in rows]
-        keys = block.keys.data.to_pylist()
-        nothing: list[bytes | None] = [None] * len(keys)
-        if side == "source":
-            raw, _ = self._raw_keys(block, None)
-            return [
-                (key, RawRecord(key, category, None, text, None, shown_key, b"null" if shown_key else None))
-                for key, text, shown_key in zip(keys, texts, raw or nothing, strict=True)
-            ]
-        _, raw = self._raw_keys(None, block)
-        return [
-            (key, RawRecord(key, category, None, None, text, b"null" if shown_key else None, shown_key))
-            for key, text, shown_key in zip(keys, texts, raw or nothing, strict=True)
-        ]
+            columns.append(self._texts(number, typed, side, block.keys))
+        row = json_rows(columns, len(block))
+        source_rows, target_rows = (row, None) if side == "source" else (None, row)
+        there, others = self._raw_keys(block if side == "source" else None, block if side == "target" else None)
+        nothing = [b"null"] * len(block) if self.comparison.raw_keys else None
+        return raw_batch(
+            block.keys.data,
+            category,
+            None,
+            source_rows,
+            target_rows,
+            there if side == "source" else nothing,
+            others if side == "target" else nothing,
+        )
 
-    def _raw_keys(self, source: Block | None, target: Block | None) -> tuple[list[bytes | None], list[bytes | None]]:
-        result: list[list[bytes | None]] = []
+    def _raw_keys(self, source: Block | None, target: Block | None) -> tuple[list[bytes] | None, list[bytes] | None]:
+        """Return each side's keys before any rule; None for a block that is none and where no key column has a rule."""
+        result: list[list[bytes] | None] = []
         for block, columns in ((source, self.comparison.source_key), (target, self.comparison.target_key)):
             if block is None or not self.comparison.raw_keys:
-                result.append([None] * (len(block) if block is not None else 0))
+                result.append(None)
                 continue
             parts = [
                 canonical(rules.Typed(column.carrier, array, None), column.carrier)
@@ -327,6 +314,19 @@ class _Worker:
             ]
             result.append([_json(list(key)) for key in zip(*parts, strict=True)])
         return result[0], result[1]
+
+
+class _Spread:
+    """Puts what was made for some rows of many back to its place, with NULL between. ``mask``: which rows (numpy)."""
+
+    def __init__(self, mask: Any) -> None:
+        self.places = np.flatnonzero(mask)
+        self._index = None
+        if len(self.places) < len(mask):
+            self._index = pc.if_else(bool_array(mask), index_array(np.cumsum(mask) - 1), pa.scalar(None, pa.int64()))
+
+    def texts(self, texts: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+        return texts if self._index is None else texts.take(self._index)
 
 
 def _first_refused(recorder: Recorder, typed: rules.Typed) -> int:
@@ -343,10 +343,6 @@ def _count_positions(positions: Any, counts: list[int]) -> None:
     found = np.bincount(positions, minlength=len(counts) + 1)
     for position in range(len(counts)):
         counts[position] += int(found[position + 1])
-
-
-def _first(item: tuple[bytes, RawRecord]) -> bytes:
-    return item[0]
 
 
 def _json(value: Any) -> bytes:

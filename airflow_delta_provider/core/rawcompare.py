@@ -7,13 +7,15 @@ It lives between the compare task and the sub-manifest task and is outside the p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from airflow_delta_provider.core.arrays import binary_list
 from airflow_delta_provider.core.errors import InputShardError, RecordLimitError
+from airflow_delta_provider.core.rowtext import repeated
 
 FLUSH_ROWS = 16_384
 FLUSH_BYTES = 16 * 1024 * 1024
@@ -35,22 +37,6 @@ SCHEMA = pa.schema(
 """One row for each record; values are canonical JSON texts. The last row holds ``facts`` alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class RawRecord:
-    """One row that differs; every member but ``sort_key`` and ``category`` is canonical JSON text or None.
-
-    ``source_key`` and ``target_key`` are set where the contract has a rule on a key column.
-    """
-
-    sort_key: bytes
-    category: str
-    columns: bytes | None
-    source_value: bytes | None
-    target_value: bytes | None
-    source_key: bytes | None = None
-    target_key: bytes | None = None
-
-
 class RawWriter:
     """Writes records as they come, in key order; ``close`` adds the facts.
 
@@ -67,24 +53,27 @@ class RawWriter:
     ) -> None:
         head = {"identity": identity, "key_range": [None if bound is None else bound.hex() for bound in key_range]}
         self._writer = pa.ipc.new_stream(file, SCHEMA.with_metadata({HEAD: orjson.dumps(head)}))
-        self._rows: list[RawRecord] = []
-        self._held_bytes = 0
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = self._held_bytes = 0
         self._records_max = records_max
         self.records = 0
 
-    def add(self, records: Sequence[RawRecord]) -> None:
-        """Add records that follow those added before."""
-        self.records += len(records)
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add records that follow those added before, as `raw_batch` gives them."""
+        self.records += batch.num_rows
         if self._records_max is not None and self.records > self._records_max:
             raise RecordLimitError(
                 f"more than {self._records_max} records differ; {self.records} had been counted.",
                 where="limits.max_discrepancies",
             )
-        for record in records:
-            self._rows.append(record)
-            self._held_bytes += len(record.sort_key) + len(record.source_value or b"") + len(record.target_value or b"")
-            if len(self._rows) >= FLUSH_ROWS or self._held_bytes >= FLUSH_BYTES:
+        rows_most = min(FLUSH_ROWS, max(1, batch.num_rows * FLUSH_BYTES // max(batch.nbytes, 1)))
+        for start in range(0, batch.num_rows, rows_most):
+            part = batch.slice(start, rows_most)
+            if self._held_rows + part.num_rows > FLUSH_ROWS or self._held_bytes + part.nbytes > FLUSH_BYTES:
                 self._flush()
+            self._held.append(part)
+            self._held_rows += part.num_rows
+            self._held_bytes += part.nbytes
 
     def close(self, facts: dict[str, Any]) -> None:
         """Write what is held and the facts, and end the stream."""
@@ -95,15 +84,44 @@ class RawWriter:
         self._writer.close()
 
     def _flush(self) -> None:
-        if self._rows:
-            columns = [
-                pa.array([getattr(row, name) for row in self._rows], SCHEMA.field(name).type)
-                for name in SCHEMA.names[:-1]
-            ]
-            columns.append(pa.nulls(len(self._rows), pa.large_string()))
-            self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
-            self._rows = []
-            self._held_bytes = 0
+        if self._held:
+            self._writer.write_batch(_joined(self._held))
+            self._held = []
+            self._held_rows = self._held_bytes = 0
+
+
+def raw_batch(
+    sort_keys: pa.LargeBinaryArray,
+    category: str,
+    columns: pa.LargeBinaryArray | None,
+    source_values: pa.LargeBinaryArray | None,
+    target_values: pa.LargeBinaryArray | None,
+    source_keys: Sequence[bytes] | None,
+    target_keys: Sequence[bytes] | None,
+) -> pa.RecordBatch:
+    """Return records of one category, in key order, from canonical JSON texts; None where no record has such a member.
+
+    ``columns`` goes with ``value_diverged``; ``source_keys`` and ``target_keys`` where a rule is on a key column.
+    """
+    count = len(sort_keys)
+    members = [columns, source_values, target_values]
+    members += [None if keys is None else binary_list(list(keys)) for keys in (source_keys, target_keys)]
+    nothing = pa.nulls(count, pa.large_string())
+    texts = [nothing if member is None else member.cast(pa.large_string()) for member in members]
+    categories = repeated(category.encode(), count).cast(pa.string())
+    return pa.RecordBatch.from_arrays([sort_keys, categories, *texts, nothing], schema=SCHEMA)
+
+
+def in_key_order(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the records of some batches as one, by their keys."""
+    joined = _joined(batches)
+    return joined if len(batches) == 1 else joined.take(pc.sort_indices(joined.column("sort_key")))
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches, SCHEMA).combine_chunks().to_batches()[0]
 
 
 class RawReader:

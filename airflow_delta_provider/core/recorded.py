@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from airflow_delta_provider.core import ids, rules, values
+from airflow_delta_provider.core import arrays, ids, rules, values
 from airflow_delta_provider.core.errors import HmacKeyError
+from airflow_delta_provider.core.rowtext import json_texts, repeated
 from airflow_delta_provider.core.types import LogicalType
 
 OMITTED = {"omitted": True}
@@ -68,6 +73,28 @@ class Recorder:
             for value in plain
         ]
 
+    def texts(self, typed: rules.Typed) -> pa.LargeBinaryArray:
+        """Return the canonical JSON of what ``record`` returns, without a Python value for what is common."""
+        if self._omitted:
+            return repeated(_json(OMITTED), len(typed.array))
+        if typed.unparsed is not None and typed.unparsed.null_count < len(typed.unparsed):
+            return self._one_by_one(typed)
+        limit = self._inline_limit if self._hmac is None else sys.maxsize
+        made = json_texts(typed.array, typed.type, self.schema, limit)
+        if made is None:
+            return self._one_by_one(typed)
+        texts = made.array
+        if self._hmac is not None:
+            forms = [ids.hmac_form(self._hmac(text), self._key_id) for text in texts.to_pylist()]
+            texts = arrays.binary_list(forms)
+        if made.doubtful is None:
+            return texts
+        others = self._one_by_one(typed.take(arrays.int64_array(np.flatnonzero(made.doubtful))))
+        return pc.replace_with_mask(texts, arrays.bool_array(made.doubtful), others)
+
+    def _one_by_one(self, typed: rules.Typed) -> pa.LargeBinaryArray:
+        return arrays.binary_list([_json(value) for value in self.record(typed)])
+
 
 def canonical(typed: rules.Typed, schema: LogicalType) -> list[Any]:
     """Return the canonical values of S2 for each row; a text that did not parse as ``{"unparsed": text}``."""
@@ -79,4 +106,5 @@ def canonical(typed: rules.Typed, schema: LogicalType) -> list[Any]:
 
 
 def _json(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    """Return JSON in a copy of its own size: what orjson gives keeps the whole 4 KiB of its buffer."""
+    return memoryview(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).tobytes()

@@ -19,7 +19,7 @@ from airflow_delta_provider.core.errors import DeltaError, ValueRangeError
 from airflow_delta_provider.core.generation import LEFT_OUT, REFUSED, REPEATED, ROW, Seen
 from airflow_delta_provider.core.keyset import bool_numpy, index_array
 from airflow_delta_provider.core.recorded import OMITTED, ComparedColumn, Recorder, canonical
-from airflow_delta_provider.core.rowtext import json_texts
+from airflow_delta_provider.core.rowtext import json_rows, repeated
 from airflow_delta_provider.core.stream import Block
 
 ENCODED_ROWS = 16_384
@@ -55,7 +55,7 @@ class RowEncoder:
         self._detail = comparison.detail
         digested = "values" if comparison.detail == "values" else "digests"
         self._columns = [
-            _Column(column, Recorder(column, digested, comparison.inline_limit, comparison.hmac_key), digested)
+            _Column(column, Recorder(column, digested, comparison.inline_limit, comparison.hmac_key))
             for column in comparison.columns
         ]
         self._head = b"delta-row/v1\x00" + ids.lp(schema_version)
@@ -100,11 +100,11 @@ class RowEncoder:
         codes: dict[int, str] = {}
         texts = []
         for column, array in zip(self._columns, values, strict=True):
-            made, refused = column.texts(array, self._comparison.inline_limit)
+            made, refused = column.texts(array)
             texts.append(made)
             for row, code in refused.items():
                 codes.setdefault(row, code)
-        joined = _rows(texts, len(keys))
+        joined = json_rows(texts, len(keys))
         digests: list[str | None] = self._digests(keys, joined)
         for row in codes:
             digests[row] = None
@@ -120,13 +120,12 @@ class RowEncoder:
         """Return the rows as records show them: under ``keys`` and ``counts`` no value but the sensitive ones' digests."""
         if self._detail in ("values", "digests"):
             return joined
-        omitted = pa.scalar(_json(OMITTED), _BYTES)
         count = len(joined)
-        hidden = pc.if_else(pa.array([True] * count, pa.bool_()), omitted, omitted)
+        hidden = repeated(_json(OMITTED), count)
         shown = [
             text if column.sensitive else hidden for text, column in zip(texts, self._comparison.columns, strict=True)
         ]
-        return _rows(shown, count)
+        return json_rows(shown, count)
 
     def raw_keys(self, block: Block) -> list[bytes | None]:
         """Return each row's key before any rule as canonical JSON, None where no key column has a rule."""
@@ -192,16 +191,15 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One column on its way to JSON text. ``detail`` is that of the digests: ``values`` or ``digests``."""
+    """One column on its way to JSON text."""
 
     column: ComparedColumn
     recorder: Recorder
-    detail: str
 
-    def texts(self, array: pa.Array, inline_limit: int) -> tuple[pa.Array, dict[int, str]]:
+    def texts(self, array: pa.Array) -> tuple[pa.Array, dict[int, str]]:
         """Return the JSON text of each value, and for refused rows the code instead."""
         try:
-            return self._texts(array, inline_limit), {}
+            return self._texts(array), {}
         except rules.UnparsedValue as error:
             code = error.error.code
         except DeltaError as error:
@@ -211,19 +209,15 @@ class _Column:
         if len(array) == 1:
             return pa.array([_NULL], _BYTES), {0: code if code.startswith(VALUE_CODES) else ValueRangeError.code}
         middle = len(array) // 2
-        first, refused = self.texts(array.slice(0, middle), inline_limit)
-        second, more = self.texts(array.slice(middle), inline_limit)
+        first, refused = self.texts(array.slice(0, middle))
+        second, more = self.texts(array.slice(middle))
         return pa.concat_arrays([first, second]), refused | {row + middle: code for row, code in more.items()}
 
-    def _texts(self, array: pa.Array, inline_limit: int) -> pa.Array:
+    def _texts(self, array: pa.Array) -> pa.Array:
         typed = rules.Typed(self.column.target, array, None)
         for rule in self.column.rules:
             typed = rules.apply(rule, typed, "target")
-        if typed.unparsed is None and self.detail == "values" and not self.column.sensitive:
-            made = json_texts(typed.array, typed.type, self.column.schema, inline_limit)
-            if made is not None:
-                return made.cast(_BYTES)
-        return pa.array([_json(value) for value in self.recorder.record(typed)], _BYTES)
+        return self.recorder.texts(typed)
 
 
 def _mark_repeats(keys: list[bytes], block: Block, start: int, chosen: Any, shown: Any) -> dict[int, int]:
@@ -244,13 +238,6 @@ def _mark_repeats(keys: list[bytes], block: Block, start: int, chosen: Any, show
             count += 1
         found[row] = count
     return found
-
-
-def _rows(texts: list[pa.Array], count: int) -> pa.Array:
-    if not texts:
-        return pa.array([b"[]"] * count, _BYTES)
-    inner = pc.binary_join_element_wise(*texts, pa.scalar(b",", _BYTES))
-    return pc.binary_join_element_wise(pa.scalar(b"[", _BYTES), inner, pa.scalar(b"]", _BYTES), _NOTHING)
 
 
 def _lengths(array: pa.Array) -> pa.LargeBinaryArray:

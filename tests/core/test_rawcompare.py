@@ -8,18 +8,21 @@ import pyarrow as pa
 import pytest
 
 from airflow_delta_provider.core import rawcompare
+from airflow_delta_provider.core.arrays import binary_list
 from airflow_delta_provider.core.errors import InputShardError, RecordLimitError
-from airflow_delta_provider.core.rawcompare import RawReader, RawRecord, RawWriter
+from airflow_delta_provider.core.rawcompare import RawReader, RawWriter, raw_batch
 
 
-def record(number: int, size: int = 1) -> RawRecord:
-    return RawRecord(number.to_bytes(4, "big"), "added", None, None, b'["' + b"x" * size + b'"]')
+def record(number: int, size: int = 1) -> pa.RecordBatch:
+    row = binary_list([b'["' + b"x" * size + b'"]'])
+    return raw_batch(binary_list([number.to_bytes(4, "big")]), "added", None, None, row, None, None)
 
 
-def written(records: list[RawRecord], **options: int) -> bytes:
+def written(records: list[pa.RecordBatch], **options: int) -> bytes:
     file = io.BytesIO()
     writer = RawWriter(file, "identity", (b"\x01", None), **options)
-    writer.add(records)
+    for one in records:
+        writer.add(one)
     writer.close({"records": writer.records})
     return file.getvalue()
 

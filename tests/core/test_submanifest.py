@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_delta_provider.core import documents
+from airflow_delta_provider.core.arrays import binary_list
 from airflow_delta_provider.core.errors import (
     DenominatorError,
     DiskLimitError,
@@ -16,7 +18,7 @@ from airflow_delta_provider.core.errors import (
     UnsortedStreamError,
 )
 from airflow_delta_provider.core.keys import encode_key
-from airflow_delta_provider.core.rawcompare import RawRecord, RawWriter
+from airflow_delta_provider.core.rawcompare import RawWriter, raw_batch
 from airflow_delta_provider.core.submanifest import Shared, build_sub_manifest, shared_of
 from airflow_delta_provider.core.types import LogicalType
 
@@ -43,16 +45,18 @@ def shared(version: str = "1") -> Shared:
     )
 
 
-def record(number: int, value: str = "x") -> RawRecord:
-    return RawRecord(encode_key([str(number)], [INT]), "added", None, None, f'["{value}"]'.encode())
+def record(number: int, value: str = "x") -> pa.RecordBatch:
+    row = binary_list([f'["{value}"]'.encode()])
+    return raw_batch(binary_list([encode_key([str(number)], [INT])]), "added", None, None, row, None, None)
 
 
 def raw(
-    records: list[RawRecord], rows: int | None = None, identity: str | None = None, bounds: Any = None
+    records: list[pa.RecordBatch], rows: int | None = None, identity: str | None = None, bounds: Any = None
 ) -> io.BytesIO:
     file = io.BytesIO()
     writer = RawWriter(file, identity or shared().identity, bounds or (None, None))
-    writer.add(records)
+    for one in records:
+        writer.add(one)
     side = {"duplicate_key": 0, "null_key": 0, "rows": 0, "skipped": 0}
     target = {**side, "rows": len(records) if rows is None else rows}
     population = {"source": side, "target": target, "unchanged": 0}
