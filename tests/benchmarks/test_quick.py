@@ -40,6 +40,21 @@ def test_the_quick_form_measures_databases(name, server):
     assert " 0 wrong or failed" in text
 
 
+@pytest.mark.slow
+def test_the_parts_are_measured_beside_what_they_could_cost_at_least():
+    """The writing of a manifest is held to json and sha256sum, a sweep to the reading of its side."""
+    command = [sys.executable, "-m", "benchmarks.parts", "--rows", "2000", "--runs", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")][2:]
+    assert [row[0] for row in rows] == [
+        "| manifest from records",
+        "| first sweep, SQLite",
+        "| next sweep, 1 % changed, SQLite",
+    ]
+    assert all(float(row[1]) > 0 and float(row[4]) > 0 for row in rows)
+
+
 def test_the_damage_that_is_counted_is_the_damage_that_is_done():
     """The counts that every answer is held to are taken from the generator: they are checked by hand once."""
     sys.path.insert(0, str(ROOT))
