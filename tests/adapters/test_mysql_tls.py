@@ -17,6 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from airflow_delta_provider.adapters.dialects.mysql_connect import connector
 from airflow_delta_provider.core.errors import ConnectError
+from airflow_delta_provider.demo.servers import server_folder
 
 
 def _certificate(folder: Path, name: str, signer: tuple[Any, Any] | None, address: str) -> tuple[Any, Any]:
@@ -40,17 +41,14 @@ def _certificate(folder: Path, name: str, signer: tuple[Any, Any] | None, addres
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two authorities, and certificates of the first for this host and for another one."""
-    folder = tmp_path_factory.mktemp("tls")
-    for parent in (folder, *folder.parents):
-        if parent.name.startswith(("pytest-", "tls")):
-            parent.chmod(0o755)
-    authority = _certificate(folder, "authority", None, "127.0.0.1")
-    _certificate(folder, "stranger", None, "127.0.0.1")
-    _certificate(folder, "here", authority, "127.0.0.1")
-    _certificate(folder, "elsewhere", authority, "127.0.0.2")
-    return folder
+def certificates() -> Iterator[Path]:
+    """Two authorities, and certificates of the first for this host and for another one, where a server may read them."""
+    with server_folder("mysql") as (folder, _):
+        authority = _certificate(folder, "authority", None, "127.0.0.1")
+        _certificate(folder, "stranger", None, "127.0.0.1")
+        _certificate(folder, "here", authority, "127.0.0.1")
+        _certificate(folder, "elsewhere", authority, "127.0.0.2")
+        yield folder
 
 
 def _server(folder: Path, name: str) -> Iterator[str]:
