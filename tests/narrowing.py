@@ -156,9 +156,12 @@ def pair(number: int, rng: random.Random) -> tuple[list[Row], list[Row]]:
     """Return two tables: equal, or with swaps, folds, moved boundaries, changes, rows of one side alone."""
     key = KEYS[number]
     source = list(keyed((row(key, rng) for _ in range(rng.choice([0, 1, 12, 50]))), key).values())
+    if key in (("int",), ("small",)) and rng.random() < 0.5:
+        for at, each in enumerate(source):
+            each["k0"] = at  # without gaps, so that every bucket is full to its last key
     target = [dict(each) for each in source]
     for _ in range(rng.choice([0, 0, 1, 1, 2, 6]) if target else 0):
-        damage(rng.choice(["swap", "swap", "fold", "fold", "shift", "change", "drop"]), target, rng)
+        damage(rng.choice(["swap", "swap rows", "fold", "fold", "shift", "change", "drop"]), target, rng)
     added = [row(key, rng) for _ in range(rng.choice([0, 0, 0, 1, 3]))]
     target = list((keyed(added, key) | keyed(target, key)).values())
     rng.shuffle(target)
@@ -176,6 +179,10 @@ def damage(kind: str, rows: list[Row], rng: random.Random) -> None:
         first[name] = rng.choice([None, value(VALUES[int(name[1:])], rng)])
     elif kind == "swap":
         first[name], second[name] = second[name], first[name]
+    elif kind == "swap rows":
+        near = rows[min(rows.index(first) + 1, len(rows) - 1)]
+        for each in value_names():
+            first[each], near[each] = near[each], first[each]
     elif kind == "shift":
         first["v1"], first["v2"] = "a", "bc"
         second["v1"], second["v2"] = "ab", "c"
