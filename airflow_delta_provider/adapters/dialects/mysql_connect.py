@@ -86,9 +86,12 @@ def _parameters(uri: str) -> dict[str, Any]:
         "database": unquote(parts.path.lstrip("/")) or None,
     }
     said = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    for name in said:
-        if name not in PARAMETERS:
-            raise ConnectError(f"The MySQL address has a parameter {shown(name)}; known are {', '.join(PARAMETERS)}.")
+    if not said.keys() <= set(PARAMETERS):
+        # Not named: behind a question mark that was not escaped, it may be part of the password.
+        raise ConnectError(
+            f"The MySQL address has a parameter that is not known; known are {', '.join(PARAMETERS)}."
+            " A question mark that belongs to the password is written %3F."
+        )
     if "unix_socket" in said:
         asked["unix_socket"] = said["unix_socket"]
     return asked | {name: _seconds(name, said[name]) for name in TIMEOUTS if name in said} | _tls(said)
