@@ -169,4 +169,5 @@ class IcebergSide(TableSide):
         from pyiceberg import exceptions
 
         known = [each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)]
+        # pyiceberg raises the last four itself: for metadata of a wrong shape, and for parts of the format that it lacks
         return (*known, ValueError, TypeError, KeyError, NotImplementedError)
