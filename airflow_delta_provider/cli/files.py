@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
@@ -47,10 +46,8 @@ def write_output(path: str | None, write: Write, *, overwrite: bool = True) -> N
             file.flush()
             os.fsync(file.fileno())
         temp.replace(place)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temp.unlink()
-        raise
+    finally:
+        temp.unlink(missing_ok=True)  # it has its new name by now, unless something failed
 
 
 def read_input(path: str, what: str, bytes_max: int = READ_BYTES_MAX) -> bytes:

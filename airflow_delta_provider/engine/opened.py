@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -144,7 +145,8 @@ def open_sides(
     if hmac_key is None and (spec.sensitive or spec.detail == "digests"):
         raise HmacKeyError("values are to be recorded as keyed digests.", where="hmac")
     opened: list[Side] = []
-    try:
+    with ExitStack() as undo:
+        undo.callback(_close_all, opened)
         for name, side_spec in (("source", spec.source), ("target", spec.target)):
             with named(name):
                 side = open_side(replace(side_spec.expanded(environ), options=side_options(spec)))
@@ -157,11 +159,14 @@ def open_sides(
         source, target = opened[:] = resolve_untyped(source, target, pairing, spec, names)
         typed = type_columns(source.columns, target.columns, pairing, spec, names)
         admit_values(source, target, pairing, typed)
-        return Opened(spec, source, target, pairing, typed, hmac_key)
-    except BaseException:
-        for side in opened:
-            side.close()
-        raise
+        found = Opened(spec, source, target, pairing, typed, hmac_key)
+        undo.pop_all()  # it closes them from here on
+        return found
+
+
+def _close_all(sides: list[Side]) -> None:
+    for side in sides:
+        side.close()
 
 
 def side_options(spec: Spec) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -150,7 +151,8 @@ def open_sweep(
             raise GenerationChainError(f"The newest generation is {follows}, not {predecessor}.", where=predecessor)
     with named("target"):
         side: Side = NamedSide("target", open_side(replace(spec.target.expanded(environ), options=side_options(spec))))
-    try:
+    with ExitStack() as undo:
+        undo.callback(side.close)
         before = None if follows is None else load_generation(store, pair_id, follows)
         opened = None
         if before is not None and (start is None or start.predecessor is not None):
@@ -163,10 +165,8 @@ def open_sweep(
             opened = _started(spec, side, key)
         documents.check_contract_fits(opened.shared.contract_form, opened.shared.schema_form, sweep=True)
         opened.follows = follows
+        undo.pop_all()  # what is returned closes it
         return opened
-    except BaseException:
-        side.close()
-        raise
 
 
 def sweep_spec(spec: Spec) -> Spec:

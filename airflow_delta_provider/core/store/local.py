@@ -144,12 +144,12 @@ class LocalStore:
                 file = os.open(name, _READ_FLAGS, dir_fd=folder)
             except FileNotFoundError:
                 raise StoreMissingError(f"{self.uri} holds no {path}.", where=path) from None
-            try:
+            with contextlib.ExitStack() as undo:
+                undo.callback(os.close, file)
                 _check_links(folder, file, path)
-                return os.fdopen(file, "rb")
-            except BaseException:
-                os.close(file)
-                raise
+                stream = os.fdopen(file, "rb")
+                undo.pop_all()  # the stream owns it now
+                return stream
 
     def _create(self, path: str, data: bytes) -> bool:
         return self._create_with(path, lambda target: _write_all(target, data))
