@@ -9,7 +9,10 @@ from typing import Any
 from airflow_delta_provider.adapters.dialects.base import ReadColumn
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, joined, sql
 from airflow_delta_provider.adapters.fingerprints import Buckets
+from airflow_delta_provider.core.types import LogicalType
 
+DECIMAL = "decimal:"
+"""What the form of a decimal begins with; its scale follows."""
 NULL = "'N'"
 """What stands for NULL; no form writes it for a value."""
 Written = tuple[str, str]
@@ -26,9 +29,22 @@ class Digests(ABC):
     fence: str
     """What keeps an engine from computing an inner expression once for each use outside."""
 
-    @abstractmethod
     def write(self, connection: Any, column: ReadColumn, form: str) -> Written | None:
         """Return the text of a column in a form of ``fingerprints.forms_of``, or None where it is not written so."""
+        kind, select = column.column.type, f"({column.select})"
+        if kind is None:
+            return None
+        if form.startswith(DECIMAL):
+            return self.decimal(kind, select, int(form.removeprefix(DECIMAL)))
+        return self.text(connection, column, kind, select, form)
+
+    @abstractmethod
+    def text(self, connection: Any, column: ReadColumn, kind: LogicalType, select: str, form: str) -> Written | None:
+        """Return the text of a column of this type, that ``select`` reads, in a form other than a decimal's."""
+
+    @abstractmethod
+    def decimal(self, kind: LogicalType, select: str, scale: int) -> Written | None:
+        """Return the text of a number with so many decimal places, or None where the engine may not hold it exactly."""
 
     @abstractmethod
     def lanes(self, function: str) -> tuple[str, str] | None:

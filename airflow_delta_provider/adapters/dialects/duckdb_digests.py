@@ -24,13 +24,8 @@ class DuckdbDigests(Digests):
 
     fence = ""
 
-    def write(self, connection: Any, column: ReadColumn, form: str) -> Written | None:
+    def text(self, connection: Any, column: ReadColumn, kind: LogicalType, select: str, form: str) -> Written | None:
         """Write texts by their bytes and numbers by their digits; nested values and intervals are not written."""
-        kind, select = column.column.type, f"({column.select})"
-        if kind is None:
-            return None
-        if form.startswith("decimal:"):
-            return _decimal(kind, select, int(form.removeprefix("decimal:")))
         text = f"CAST({select} AS VARCHAR)"
         match form:
             case "int" | "own:date" | "own:time" | "own:timestamp":
@@ -52,6 +47,15 @@ class DuckdbDigests(Digests):
                 stamp = f"CAST({select} AS TIMESTAMP)"  # of an instant in the session's zone, which is UTC
                 return f"strftime({stamp}, '%Y-%m-%d %H:%M:%S.%f')", _outside(stamp, "TIMESTAMP", " 23:59:59.999999")
         return None
+
+    def decimal(self, kind: LogicalType, select: str, scale: int) -> Written | None:
+        """Return the digits of a number that the engine's own decimals hold at this scale."""
+        whole = INT_DIGITS.get(kind.bits or 0) if kind.kind == "int" else None
+        if kind.kind == "decimal" and kind.precision is not None and kind.scale is not None and kind.scale <= scale:
+            whole = kind.precision - kind.scale
+        if whole is None or whole + scale > DECIMAL_DIGITS_MAX:
+            return None
+        return f"CAST(CAST({select} AS DECIMAL({DECIMAL_DIGITS_MAX}, {scale})) AS VARCHAR)", ""
 
     def lanes(self, function: str) -> tuple[str, str]:
         """Return the halves of an MD5 in hex, or the engine's 64-bit hash of the text's bytes behind two prefixes.
@@ -96,12 +100,3 @@ def _signed(lane: str) -> str:
 def _outside(select: str, kind: str, last: str) -> str:
     """Return a condition for days that not every engine has, and for those of which the texts have another length."""
     return f"NOT {select} BETWEEN {kind} '1000-01-01' AND {kind} '9999-12-31{last}'"
-
-
-def _decimal(kind: LogicalType, select: str, scale: int) -> Written | None:
-    whole = INT_DIGITS.get(kind.bits or 0) if kind.kind == "int" else None
-    if kind.kind == "decimal" and kind.precision is not None and kind.scale is not None and kind.scale <= scale:
-        whole = kind.precision - kind.scale
-    if whole is None or whole + scale > DECIMAL_DIGITS_MAX:
-        return None
-    return f"CAST(CAST({select} AS DECIMAL({DECIMAL_DIGITS_MAX}, {scale})) AS VARCHAR)", ""

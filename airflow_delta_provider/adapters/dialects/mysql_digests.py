@@ -30,13 +30,8 @@ class MysqlDigests(Digests):
 
     fence = "LIMIT 18446744073709551615"
 
-    def write(self, connection: Any, column: ReadColumn, form: str) -> Written | None:
+    def text(self, connection: Any, column: ReadColumn, kind: LogicalType, select: str, form: str) -> Written | None:
         """Write texts by their bytes in UTF-8 and numbers by their digits."""
-        kind, select = column.column.type, f"({column.select})"
-        if kind is None:
-            return None
-        if form.startswith("decimal:"):
-            return _decimal(kind, select, int(form.removeprefix("decimal:")))
         text = f"CAST(CONVERT({select} USING utf8mb4) AS BINARY)"
         match form:
             case "int" | "own:float":
@@ -52,6 +47,15 @@ class MysqlDigests(Digests):
             case "own:time":
                 return f"CAST({select} AS CHAR)", f"NOT {select} BETWEEN '00:00:00' AND '24:00:00'"
         return None
+
+    def decimal(self, kind: LogicalType, select: str, scale: int) -> Written | None:
+        """Return the digits of a number that the engine's own decimals hold at this scale."""
+        whole = INT_DIGITS_MAX if kind.kind == "int" else None
+        if kind.kind == "decimal" and kind.precision is not None and kind.scale is not None and kind.scale <= scale:
+            whole = kind.precision - kind.scale
+        if whole is None or scale > DECIMAL_SCALE_MAX or whole + scale > DECIMAL_DIGITS_MAX:
+            return None
+        return f"CAST({select} AS DECIMAL({DECIMAL_DIGITS_MAX},{scale}))", ""
 
     def term(self, select: str, written: Written, mark: str) -> Statement:
         """Return a column's text; a NULL that is not the column's is an unproved value."""
@@ -106,12 +110,3 @@ def _no_day(select: str) -> str:
     last = f"LAST_DAY({select})"
     outside = f"NOT {select} BETWEEN '1000-01-01' AND '9999-12-31 23:59:59.999999'"
     return f"{last} IS NULL OR DAYOFMONTH({select}) NOT BETWEEN 1 AND DAYOFMONTH({last}) OR {outside}"
-
-
-def _decimal(kind: LogicalType, select: str, scale: int) -> Written | None:
-    whole = INT_DIGITS_MAX if kind.kind == "int" else None
-    if kind.kind == "decimal" and kind.precision is not None and kind.scale is not None and kind.scale <= scale:
-        whole = kind.precision - kind.scale
-    if whole is None or scale > DECIMAL_SCALE_MAX or whole + scale > DECIMAL_DIGITS_MAX:
-        return None
-    return f"CAST({select} AS DECIMAL({DECIMAL_DIGITS_MAX},{scale}))", ""

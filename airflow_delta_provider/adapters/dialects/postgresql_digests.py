@@ -33,13 +33,8 @@ class PostgresqlDigests(Digests):
 
     fence = "OFFSET 0"
 
-    def write(self, connection: Any, column: ReadColumn, form: str) -> Written | None:
+    def text(self, connection: Any, column: ReadColumn, kind: LogicalType, select: str, form: str) -> Written | None:
         """Write texts by their bytes, times by their digits, and for the same engine the binary form in hex."""
-        kind, select = column.column.type, f"({column.select})"
-        if kind is None:
-            return None
-        if form.startswith("decimal:"):
-            return _decimal(kind, select, int(form.removeprefix("decimal:")))
         if form in ("text", OWN + "json_text"):
             if connection.info.parameter_status("server_encoding") != "UTF8" or column.native.form.name.startswith(
                 "raw"
@@ -59,6 +54,16 @@ class PostgresqlDigests(Digests):
             sent = _SENT[form.removeprefix(OWN)].format(select)
             return f"pg_catalog.encode(pg_catalog.{sent}, 'hex')", ""
         return _plain(form, select)
+
+    def decimal(self, kind: LogicalType, select: str, scale: int) -> Written | None:
+        """Return the digits of a number that the engine's own decimals hold at this scale."""
+        if kind.kind == "int":
+            return f"{select}::numeric({NUMERIC_DIGITS_MAX},{scale})::text", ""
+        if kind.precision is None or kind.scale is None or kind.precision - kind.scale + scale > NUMERIC_DIGITS_MAX:
+            return None
+        if kind.scale > scale:
+            return None
+        return f"{select}::numeric({NUMERIC_DIGITS_MAX},{scale})::text", ""
 
     def lanes(self, function: str) -> tuple[str, str]:
         """Return the halves of an MD5 in hex, or the engine's 64-bit hash of the text under two seeds."""
@@ -123,13 +128,3 @@ def _plain(form: str, select: str) -> Written | None:
 def _outside(select: str, kind: str, last: str) -> str:
     """Return a condition for days that not every engine has, and for those of which the texts have another length."""
     return f"NOT {select} BETWEEN '1000-01-01'::{kind} AND '9999-12-31{last}'::{kind}"
-
-
-def _decimal(kind: LogicalType, select: str, scale: int) -> Written | None:
-    if kind.kind == "int":
-        return f"{select}::numeric({NUMERIC_DIGITS_MAX},{scale})::text", ""
-    if kind.precision is None or kind.scale is None or kind.precision - kind.scale + scale > NUMERIC_DIGITS_MAX:
-        return None
-    if kind.scale > scale:
-        return None
-    return f"{select}::numeric({NUMERIC_DIGITS_MAX},{scale})::text", ""
