@@ -1,12 +1,36 @@
-"""The table of results of the handed cases, after the tests have run."""
+"""Databases for the procedures, and the table of results of the handed cases after the tests have run."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+import servers
+
 _WORDS = {"passed": "pass", "failed": "fail", "error": "fail", "skipped": "skip"}
+
+
+@pytest.fixture(scope="module")
+def postgresql(postgresql_server: servers.Server) -> Iterator[tuple[str, Any]]:
+    """The URI of a database, and a connection to it."""
+    import psycopg
+
+    uri = postgresql_server.create_database()
+    with psycopg.connect(uri, autocommit=True) as connection:
+        yield uri, connection
+
+
+@pytest.fixture(scope="module")
+def mysql(mariadb_server: servers.Server) -> Iterator[tuple[str, Any]]:
+    """The URI of a database, and a cursor in it."""
+    from cases.writers import mysql_connection
+
+    uri = mariadb_server.create_database()
+    with mysql_connection(uri) as connection:
+        yield uri, connection.cursor()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

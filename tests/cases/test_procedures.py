@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -17,26 +15,6 @@ from cases.procedures import INDEX, exists, records, spec, sqlite_file, write_sp
 
 HARD_PASSWORD = "p@s%s?w/r#d +é"
 VICTIM = "CREATE TABLE victim (v integer)", "INSERT INTO victim VALUES (7)"
-
-
-@pytest.fixture(scope="module")
-def postgresql(postgresql_server: servers.Server) -> Iterator[tuple[str, Any]]:
-    """The URI of a database, and a connection to it."""
-    import psycopg
-
-    uri = postgresql_server.create_database()
-    with psycopg.connect(uri, autocommit=True) as connection:
-        yield uri, connection
-
-
-@pytest.fixture(scope="module")
-def mysql(mariadb_server: servers.Server) -> Iterator[tuple[str, Any]]:
-    """The URI of a database, and a cursor in it."""
-    from cases.writers import mysql_connection
-
-    uri = mariadb_server.create_database()
-    with mysql_connection(uri) as connection:
-        yield uri, connection.cursor()
 
 
 def test_every_procedure_has_its_tests():

@@ -9,38 +9,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import servers
 from cases import runner
 from cases.procedures import records, spec, sqlite_file, write_spec
 
 MEMORY_BYTES_MAX = 512 * 1024 * 1024
 END_S = 10
-
-
-@pytest.fixture(scope="module")
-def postgresql(postgresql_server: servers.Server) -> Iterator[tuple[str, Any]]:
-    """The URI of a database, and a connection to it."""
-    import psycopg
-
-    uri = postgresql_server.create_database()
-    with psycopg.connect(uri, autocommit=True) as connection:
-        yield uri, connection
-
-
-@pytest.fixture(scope="module")
-def mysql(mariadb_server: servers.Server) -> Iterator[tuple[str, Any]]:
-    """The URI of a database, and a cursor in it."""
-    from cases.writers import mysql_connection
-
-    uri = mariadb_server.create_database()
-    with mysql_connection(uri) as connection:
-        yield uri, connection.cursor()
 
 
 def peak_bytes(arguments: list[str]) -> tuple[int, runner.Answer]:
