@@ -8,7 +8,8 @@ import patching
 import pytest
 from patching import Bench
 
-from airflow_delta_provider.adapters.writers.base import CellRefusedError, Change, ContendedError, Writer
+from airflow_delta_provider.adapters.writers.base import Writer
+from airflow_delta_provider.adapters.writers.changes import CellRefusedError, Change, ContendedError
 from airflow_delta_provider.adapters.writers.open import open_writer, writer_of
 from airflow_delta_provider.core.errors import (
     ConnectError,

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.dialects.base import ALIAS, Dialect, ReadColumn, Relation
-from airflow_delta_provider.adapters.dialects.statement import Statement, Value, joined, sql
+from airflow_delta_provider.adapters.dialects.statement import Statement, joined, sql
+from airflow_delta_provider.adapters.writers.changes import (
+    Bulk,
+    CellRefusedError,
+    Change,
+    ContendedError,
+    TableFacts,
+    TakenError,
+    WriteColumn,
+)
 from airflow_delta_provider.core.errors import (
     ConnectError,
     DeltaError,
     PatchSideError,
-    PatchWriteError,
     SideColumnTypeError,
     SideMissingError,
     ValueLossyError,
@@ -29,127 +36,6 @@ BATCH_ROWS = 65_536
 BATCH_BYTES = 16 * 2**20
 LOOKUP_KEYS = 500
 """Keys that one statement looks up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell(Value):
-    """A bound value that is, or is compared with, the value of a column; a preview hides those of sensitive columns."""
-
-    column: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteColumn:
-    """One column of a table that is written to.
-
-    ``generated``: the engine computes it. ``always``: an identity column that takes no value unless told.
-    ``on_update``: the engine changes it with every update that does not set it.
-    """
-
-    read: ReadColumn
-    generated: bool = False
-    always: bool = False
-    on_update: bool = False
-
-    @property
-    def name(self) -> str:
-        """The column's name."""
-        return self.read.column.name
-
-    @property
-    def type(self) -> LogicalType | None:
-        """The column's logical type, None where it has none."""
-        return self.read.column.type
-
-
-@dataclass(frozen=True, slots=True)
-class Hazard:
-    """Something that would write more than a patch says.
-
-    ``events``: on what it acts (``insert``, ``update``, ``delete``). ``columns``: for an update, the columns that set it
-    off; empty is any.
-    """
-
-    name: str
-    kind: str
-    events: frozenset[str]
-    columns: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A foreign key of a table to itself that is checked row by row or statement by statement."""
-
-    name: str
-    columns: tuple[str, ...]
-    referenced: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TableFacts:
-    """What a patch has to know of a table besides its columns.
-
-    ``uniques``: columns of each unique constraint or index that is checked row by row. ``references``: foreign keys to
-    the table itself for which row order matters.
-    """
-
-    hazards: tuple[Hazard, ...] = ()
-    uniques: tuple[tuple[str, ...], ...] = ()
-    references: tuple[Reference, ...] = ()
-
-
-@dataclass(slots=True)
-class Change:
-    """One row to write. All values are canonical values as the columns store them, by column name.
-
-    ``key``: finds the row. ``values``: what to set or insert. ``guard``: what must stand there; NULL equals NULL.
-    """
-
-    op: str
-    key: dict[str, Any]
-    values: dict[str, Any] = field(default_factory=dict)
-    guard: dict[str, Any] = field(default_factory=dict)
-
-
-class CellRefusedError(Exception):
-    """The engine cannot store the values of one change as they are. ``place``: its index in the batch."""
-
-    def __init__(self, place: int, reason: str) -> None:
-        super().__init__(reason)
-        self.place = place
-        self.reason = reason
-
-
-class ContendedError(Exception):
-    """Another writer was in the way; the transaction is lost and may be tried again. ``error`` is the last refusal."""
-
-    def __init__(self, error: DeltaError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class TakenError(ContendedError):
-    """Another row holds a unique value that changes need. ``places``: their indexes in the batch; empty: not known."""
-
-    def __init__(self, error: DeltaError, places: Sequence[int] = ()) -> None:
-        super().__init__(error)
-        self.places = tuple(places)
-
-
-class Bulk(ABC):
-    """Many changes of rows that do not depend on each other, to be written all at once or not at all."""
-
-    @abstractmethod
-    def prepare(self, changes: Iterable[Change]) -> bool:
-        """Take the changes, without a word to the engine; False where some want to be looked at one by one."""
-
-    @abstractmethod
-    def run(self) -> bool:
-        """Write them in the open transaction and look at what stands there then.
-
-        False: some row was not as guarded, or does not hold exactly what is wanted; the caller rolls back.
-        Raises: ConnectError, ContendedError.
-        """
 
 
 class Writer(ABC):
@@ -444,8 +330,3 @@ class Writer(ABC):
             raise
         except self.dialect.driver_errors() as error:
             raise self.refused(error) from None
-
-
-def write_error(where: str, reason: str) -> PatchWriteError:
-    """Return the refusal of a write; ``reason`` names constraints and holds no cell values."""
-    return PatchWriteError(f"{where}: {reason}.", where=where)

@@ -11,14 +11,14 @@ from airflow_delta_provider.adapters.dialects.base import ReadColumn
 from airflow_delta_provider.adapters.dialects.duckdb import DuckdbDialect
 from airflow_delta_provider.adapters.dialects.statement import Statement, sql
 from airflow_delta_provider.adapters.ranges import native_value
-from airflow_delta_provider.adapters.writers.base import (
+from airflow_delta_provider.adapters.writers.base import Writer
+from airflow_delta_provider.adapters.writers.changes import (
     Cell,
     CellRefusedError,
     ContendedError,
     Reference,
     TableFacts,
     WriteColumn,
-    Writer,
     write_error,
 )
 from airflow_delta_provider.core.errors import ConnectError, PatchSideError, SideMissingError, ValueLossyError, shown

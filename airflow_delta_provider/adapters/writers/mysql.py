@@ -10,7 +10,8 @@ from typing import Any
 from airflow_delta_provider.adapters.dialects.base import ALIAS, ReadColumn
 from airflow_delta_provider.adapters.dialects.mysql import SETTINGS, MysqlDialect
 from airflow_delta_provider.adapters.dialects.statement import Statement, sql
-from airflow_delta_provider.adapters.writers.base import (
+from airflow_delta_provider.adapters.writers.base import Writer
+from airflow_delta_provider.adapters.writers.changes import (
     Cell,
     CellRefusedError,
     ContendedError,
@@ -19,7 +20,6 @@ from airflow_delta_provider.adapters.writers.base import (
     TableFacts,
     TakenError,
     WriteColumn,
-    Writer,
     write_error,
 )
 from airflow_delta_provider.core.decimals import float32_of

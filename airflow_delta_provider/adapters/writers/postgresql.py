@@ -12,7 +12,8 @@ from airflow_delta_provider.adapters.dialects.base import ALIAS, ReadColumn
 from airflow_delta_provider.adapters.dialects.postgresql import SETTINGS, PostgresqlDialect
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, joined, sql
 from airflow_delta_provider.adapters.writers import postgresql_catalog as catalog
-from airflow_delta_provider.adapters.writers.base import (
+from airflow_delta_provider.adapters.writers.base import Writer
+from airflow_delta_provider.adapters.writers.changes import (
     Bulk,
     Cell,
     CellRefusedError,
@@ -21,7 +22,6 @@ from airflow_delta_provider.adapters.writers.base import (
     TableFacts,
     TakenError,
     WriteColumn,
-    Writer,
     write_error,
 )
 from airflow_delta_provider.adapters.writers.postgresql_bulk import PostgresqlBulk

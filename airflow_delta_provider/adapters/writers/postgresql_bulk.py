@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from airflow_delta_provider.adapters.writers.base import Bulk, CellRefusedError, Change, TakenError, WriteColumn
+from airflow_delta_provider.adapters.writers.changes import Bulk, CellRefusedError, Change, TakenError, WriteColumn
 from airflow_delta_provider.adapters.writers.postgresql_values import bare_type, text_of
 from airflow_delta_provider.core.errors import PatchWriteError, ValueLossyError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_delta_provider.adapters.writers.base import Hazard, Reference, TableFacts
+from airflow_delta_provider.adapters.writers.changes import Hazard, Reference, TableFacts
 
 _OF = """
 (SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_delta_provider.adapters.dialects.postgresql_literals import literal_of
 from airflow_delta_provider.adapters.ranges import native_value
-from airflow_delta_provider.adapters.writers.base import WriteColumn
+from airflow_delta_provider.adapters.writers.changes import WriteColumn
 from airflow_delta_provider.core.errors import ValueLossyError
 from airflow_delta_provider.core.types import LogicalType
 

@@ -11,7 +11,8 @@ from urllib.parse import quote
 from airflow_delta_provider.adapters.dialects.base import ReadColumn
 from airflow_delta_provider.adapters.dialects.sqlite import SqliteDialect
 from airflow_delta_provider.adapters.dialects.statement import Statement, sql
-from airflow_delta_provider.adapters.writers.base import (
+from airflow_delta_provider.adapters.writers.base import Writer
+from airflow_delta_provider.adapters.writers.changes import (
     Cell,
     CellRefusedError,
     ContendedError,
@@ -19,7 +20,6 @@ from airflow_delta_provider.adapters.writers.base import (
     TableFacts,
     TakenError,
     WriteColumn,
-    Writer,
     write_error,
 )
 from airflow_delta_provider.core.errors import ConnectError, PatchSideError, SideMissingError, ValueLossyError, shown

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from airflow_delta_provider.adapters.open import open_side as open_any_side
-from airflow_delta_provider.adapters.writers.base import TableFacts, Writer
+from airflow_delta_provider.adapters.writers.base import Writer
+from airflow_delta_provider.adapters.writers.changes import TableFacts
 from airflow_delta_provider.adapters.writers.open import open_writer as open_any_writer
 from airflow_delta_provider.core.errors import CheckpointMismatchError
 from airflow_delta_provider.core.ledger import find_ledgers, rolled_back

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from airflow_delta_provider.adapters.writers.base import TableFacts, Writer
+from airflow_delta_provider.adapters.writers.base import Writer
+from airflow_delta_provider.adapters.writers.changes import TableFacts
 from airflow_delta_provider.core.errors import PatchManifestError, PatchShareError, PatchUnsafeError, shown
 from airflow_delta_provider.core.patch import DELETE, UPDATE
 from airflow_delta_provider.engine.opened import Opened

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from airflow_delta_provider.adapters.writers.base import Change, Writer
+from airflow_delta_provider.adapters.writers.base import Writer
+from airflow_delta_provider.adapters.writers.changes import Change
 from airflow_delta_provider.core.errors import PatchManifestError, ValueLossyError
 from airflow_delta_provider.core.patch import DELETE, INSERT, LOSSY, NONE, SKIPPED, UPDATE, Decision, decide
 from airflow_delta_provider.core.patch_rows import PatchColumn, RowForms, is_clear

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value
-from airflow_delta_provider.adapters.writers.base import Cell, Change, TableFacts
+from airflow_delta_provider.adapters.writers.changes import Cell, Change, TableFacts
 from airflow_delta_provider.core import checkpoint, ledger
 from airflow_delta_provider.core.documents import Document
 from airflow_delta_provider.core.documents.patch import OUTCOMES

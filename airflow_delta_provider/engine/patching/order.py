@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_delta_provider.adapters.writers.base import Change, Reference, TableFacts, WriteColumn, Writer
+from airflow_delta_provider.adapters.writers.base import Writer
+from airflow_delta_provider.adapters.writers.changes import Change, Reference, TableFacts, WriteColumn
 from airflow_delta_provider.core.errors import PatchWriteError, shown
 from airflow_delta_provider.core.patch import DELETE, INSERT, UPDATE
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_delta_provider.adapters.open import open_side as open_any_side
-from airflow_delta_provider.adapters.writers.base import Change
+from airflow_delta_provider.adapters.writers.changes import Change
 from airflow_delta_provider.adapters.writers.open import open_writer as open_any_writer
 from airflow_delta_provider.core import checkpoint
 from airflow_delta_provider.core.documents.patch import ROLLBACK_RULE

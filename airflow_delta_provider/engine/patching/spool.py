@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_delta_provider.adapters.writers.base import Change
+from airflow_delta_provider.adapters.writers.changes import Change
 from airflow_delta_provider.core.patch import Decision
 
 

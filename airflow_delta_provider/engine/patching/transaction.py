@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_delta_provider.adapters.writers.base import (
+from airflow_delta_provider.adapters.writers.base import Writer
+from airflow_delta_provider.adapters.writers.changes import (
     CellRefusedError,
     Change,
     ContendedError,
     TableFacts,
     TakenError,
-    Writer,
     write_error,
 )
 from airflow_delta_provider.core.patch import CONFLICTED, DELETE, INSERT, UPDATE, Decision
