@@ -34,13 +34,38 @@ def run_dag(dag: Any, **options: Any) -> Run:
     from airflow import settings
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
-    from airflow.models.xcom import XComModel
 
     DagBundlesManager().sync_bundles_to_db()
     bag = DagBag(dag_folder=settings.DAGS_FOLDER, bundle_name="dags-folder")
     bag.bag_dag(dag)
     sync_bag_to_db(bag, "dags-folder", None)
-    run = dag.test(**options)
+    return _told(dag, dag.test(**options))
+
+
+def clear_dag(dag: Any, when: Any) -> Run:
+    """Clear all tasks of the finished run of this logical date, as the UI does, and run them again in the same run."""
+    from unittest.mock import patch
+
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.state import DagRunState
+    from sqlalchemy import select
+
+    def cleared_run(*, session: Any, **made: Any) -> Any:
+        run = session.scalar(select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id == made["run_id"]))
+        assert {str(ti.state) for ti in run.get_task_instances(session=session)} == {"None"}
+        run.dag = made["dag"]
+        run.set_state(DagRunState.RUNNING)
+        session.flush()
+        return run
+
+    with patch("airflow.models.dagrun.get_or_create_dagrun", cleared_run):
+        return _told(dag, dag.test(logical_date=when, run_after=when))
+
+
+def _told(dag: Any, run: Any) -> Run:
+    from airflow import settings
+    from airflow.models.xcom import XComModel
+
     tasks = {(ti.task_id, ti.map_index): ti for ti in run.get_task_instances()}
     session = settings.Session()
     found = session.query(XComModel).filter_by(dag_id=dag.dag_id, run_id=run.run_id, key="return_value").all()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import Run, run_dag, write_table
+from airflow_runs import Run, clear_dag, run_dag, write_table
 
 from airflow_delta_provider.core import documents, log
 from airflow_delta_provider.core.errors import SideReadError
@@ -199,6 +199,46 @@ def test_a_rerun_of_a_run_stands_by_its_manifest(world):
     digest = first.returned[("reconcile.merge", -1)]
     assert second.returned[("reconcile.merge", -1)] == digest
     assert published(world) == [digest]
+
+
+@pytest.mark.parametrize(
+    ("on_rerun", "reads", "differ"), [("reuse", 0, 10), ("recompute", 6, 90)], ids=["reuse", "recompute"]
+)
+def test_clearing_a_finished_run_asks_the_sides_as_its_policy_says(world, monkeypatch, on_rerun, reads, differ):
+    """Counted by the statements that SQLite runs: ``reuse`` runs none at all, ``recompute`` reads both sides of each shard.
+
+    The target was emptied in between, so what was compared anew shows.
+    """
+    from airflow.sdk import timezone
+
+    when, dag = timezone.datetime(2026, 11, 1), reconcile_dag(spec_of(), dag_id=f"clear_{on_rerun}", on_rerun=on_rerun)
+    first = run_dag(dag, logical_date=when, run_after=when)
+    write_table(world / "new.db", [])
+    asked = statements_of(monkeypatch)
+    again = clear_dag(dag, when)
+    assert (again.state, again.run_id) == ("success", first.run_id)
+    assert set(again.tries.values()) == {2}
+    assert sum(" AS c0" in statement and "ORDER BY" in statement for statement in asked) == reads
+    assert bool(asked) == bool(reads)
+    same = again.returned == first.returned
+    assert same == (on_rerun == "reuse")
+    assert manifest_of(world, again)["body"]["records"] == differ
+
+
+def statements_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list to which every statement that the sides run from now on is added."""
+    from airflow_delta_provider.adapters.dialects import sqlite
+
+    statements: list[str] = []
+    connect_file = sqlite.connect_file
+
+    def traced(path: str) -> Any:
+        connection = connect_file(path)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite, "connect_file", traced)
+    return statements
 
 
 def test_table_filter_and_range_are_templates(world):
