@@ -16,6 +16,11 @@ Fetch = Callable[[str], Sequence[Sequence[Any]]]
 RUN_RESULTS_BYTES_MAX = 256 * 2**20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*){0,2}")
 _DBT_GOOD = frozenset({"success", "pass", "warn", "skipped", "no-op", "partial success"})
+_DBT_READS = frozenset({"compile", "generate", "list", "parse", "show"})
+"""Commands of dbt that write a run_results.json and build nothing."""
+_FLYWAY_SCHEMA = "SCHEMA"
+_FLYWAY_GONE = ("UNDO", "DELETE")
+"""Types of rows by which Flyway takes a version back, or off the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +69,21 @@ def _alembic(fetch: Fetch, table: str) -> Migrated:
 
 
 def _flyway(fetch: Fetch, table: str) -> Migrated:
-    rows = fetch(f"SELECT installed_rank, version, description, success FROM {table} ORDER BY installed_rank")
-    failed = [row for row in rows if not _true(row[3])]
-    good = [row for row in rows if _true(row[3])]
-    names = frozenset(str(row[1]) if row[1] is not None else str(row[2]) for row in good)
-    token = f"{good[-1][0]}:{good[-1][1] or good[-1][2]}" if good else None
-    return Migrated(token, names, f"migration {failed[-1][1]} failed" if failed else "")
+    rows = fetch(f"SELECT installed_rank, version, description, type, success FROM {table} ORDER BY installed_rank")
+    applied: dict[str, bool] = {}
+    token = None
+    for rank, version, description, kind, success in rows:
+        name = str(description if version is None else version)
+        if kind == _FLYWAY_SCHEMA:
+            continue
+        if str(kind).startswith(_FLYWAY_GONE) and _true(success):
+            applied.pop(name, None)
+        else:
+            applied[name] = _true(success)
+        token = f"{rank}:{name}" if _true(success) else token
+    failed = [name for name, done in applied.items() if not done]
+    names = frozenset(name for name, done in applied.items() if done)
+    return Migrated(token if names else None, names, f"migration {failed[-1]} failed" if failed else "")
 
 
 def _liquibase(fetch: Fetch, table: str) -> Migrated:
@@ -114,8 +128,11 @@ def read_dbt(data: bytes) -> Migrated:
         form = json.loads(data)
         token = str(form["metadata"]["invocation_id"])
         results = [(str(one["unique_id"]), str(one["status"])) for one in form["results"]]
-    except (ValueError, KeyError, TypeError) as error:
+        command = str((form.get("args") or {}).get("which"))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SideReadError(f"The file is no run_results.json ({type(error).__name__}).", where="path") from error
+    if command in _DBT_READS:
+        return Migrated(None, unsettled=f"it is of dbt {command}, which builds nothing")
     bad = [name for name, status in results if status not in _DBT_GOOD]
     names = frozenset(name for name, status in results if status in _DBT_GOOD)
     return Migrated(token, names | {token}, f"{len(bad)} nodes did not succeed, {bad[0]} first" if bad else "")

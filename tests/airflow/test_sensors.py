@@ -7,8 +7,10 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import migrated
 import pytest
 from airflow_runs import connection_text, context_of, run_dag
+from migrated import flyway_row
 
 pytestmark = pytest.mark.usefixtures("metadata")
 
@@ -41,101 +43,65 @@ def met(tool: str, revision: str | None = None, **options: Any) -> bool:
     return bool(sensor(tool, revision=revision, **options).poke(context_of("wait")))
 
 
-def alembic_upgrade(folder: Path, database: Path, revision: str) -> None:
-    """Migrate with Alembic itself, two revisions on a branch of one."""
-    from alembic import command
-    from alembic.config import Config
-
-    scripts = folder / "migrations"
-    if not scripts.exists():
-        (scripts / "versions").mkdir(parents=True)
-        (scripts / "env.py").write_text(
-            "from alembic import context\nfrom sqlalchemy import create_engine\n"
-            "with create_engine(context.config.get_main_option('sqlalchemy.url')).connect() as connection:\n"
-            "    context.configure(connection=connection)\n"
-            "    with context.begin_transaction():\n        context.run_migrations()\n    connection.commit()\n"
-        )
-        for name, before in (("aa01", None), ("aa02", "aa01")):
-            (scripts / "versions" / f"{name}.py").write_text(
-                f"from alembic import op\nrevision = {name!r}\ndown_revision = {before!r}\n"
-                f"branch_labels = depends_on = None\ndef upgrade():\n    op.execute('CREATE TABLE {name} (id INTEGER)')\n"
-                f"def downgrade():\n    op.execute('DROP TABLE {name}')\n"
-            )
-    config = Config()
-    config.set_main_option("script_location", str(scripts))
-    config.set_main_option("sqlalchemy.url", f"sqlite:///{database}")
-    command.upgrade(config, revision)
-
-
 def test_alembic_itself_is_waited_for(tmp_path, database):
     """A database that was never migrated has no table to look into: that is no failure, it is what the wait is for."""
     assert not met("alembic")
-    alembic_upgrade(tmp_path, database, "aa01")
+    migrated.alembic(tmp_path, f"sqlite:///{database}", "aa01")
     assert met("alembic")
     assert met("alembic", "aa01")
     assert not met("alembic", "aa02")
-    alembic_upgrade(tmp_path, database, "aa02")
+    migrated.alembic(tmp_path, f"sqlite:///{database}", "aa02")
     assert met("alembic", "aa02")
-
-
-FLYWAY = (
-    "CREATE TABLE flyway_schema_history (installed_rank INT PRIMARY KEY, version VARCHAR(50), description VARCHAR(200), "
-    "type VARCHAR(20), script VARCHAR(1000), checksum INT, installed_by VARCHAR(100), installed_on TIMESTAMP, "
-    "execution_time INT, success BOOL)"
-)
-LIQUIBASE = (
-    "CREATE TABLE DATABASECHANGELOG (ID VARCHAR(255), AUTHOR VARCHAR(255), FILENAME VARCHAR(255), DATEEXECUTED TIMESTAMP, "
-    "ORDEREXECUTED INT, EXECTYPE VARCHAR(10), MD5SUM VARCHAR(35))"
-)
-
-
-def flyway_row(rank: int, version: str | None, success: int = 1) -> str:
-    name = "NULL" if version is None else f"'{version}'"
-    return (
-        f"INSERT INTO flyway_schema_history VALUES ({rank}, {name}, 'views', 'SQL', 'V.sql', 1, 'me', 0, 5, {success})"
-    )
 
 
 def test_flyways_history_is_waited_for(database):
     """A migration that failed is in the history too; while one is, nothing counts as done."""
-    sql(database, FLYWAY)
+    sql(database, migrated.FLYWAY, flyway_row(0, None, kind="SCHEMA"))
     assert not met("flyway")
     sql(database, flyway_row(1, "1"), flyway_row(2, None))
     assert met("flyway", "1")
     assert met("flyway", "views")
-    sql(database, flyway_row(3, "2", success=0))
+    sql(database, flyway_row(3, "2", success=False))
     assert not met("flyway", "2")
     assert not met("flyway", "1")
     sql(database, "DELETE FROM flyway_schema_history WHERE success = 0", flyway_row(3, "2"))
     assert met("flyway", "2")
 
 
+def test_a_version_that_flyway_took_back_is_not_applied(database):
+    """Undone and deleted versions stay in the history, each followed by a row that says so; one may come again."""
+    sql(database, migrated.FLYWAY, flyway_row(1, "1"), flyway_row(2, "2"), flyway_row(3, "2", kind="UNDO_SQL"))
+    assert [met("flyway", version) for version in ("1", "2")] == [True, False]
+    sql(database, flyway_row(4, "2"), flyway_row(5, "1", kind="DELETE"))
+    assert [met("flyway", version) for version in ("1", "2")] == [False, True]
+
+
+def test_a_repeatable_migration_that_failed_and_was_mended_counts(database):
+    """Flyway runs it again without a repair: the newest row of it is the one that holds."""
+    sql(database, migrated.FLYWAY, flyway_row(1, None, success=False))
+    assert not met("flyway", "views")
+    sql(database, flyway_row(2, None))
+    assert met("flyway", "views")
+
+
 def test_liquibases_change_log_is_waited_for(database):
     """While Liquibase holds its lock, it is at work: what is applied so far is half of a change."""
-    sql(
-        database,
-        LIQUIBASE,
-        "CREATE TABLE DATABASECHANGELOGLOCK (ID INT, LOCKED BOOLEAN, LOCKGRANTED TIMESTAMP, LOCKEDBY TEXT)",
-    )
-    sql(database, "INSERT INTO DATABASECHANGELOGLOCK VALUES (1, 1, 0, 'me')")
-    sql(database, "INSERT INTO DATABASECHANGELOG VALUES ('c1', 'ann', 'x.xml', 0, 1, 'EXECUTED', 'x')")
+    sql(database, migrated.LIQUIBASE, migrated.LOCK)
+    sql(database, "INSERT INTO DATABASECHANGELOGLOCK VALUES (1, 1, 0, 'me')", migrated.change_set(1))
     assert not met("liquibase", "c1")
-    sql(database, "UPDATE DATABASECHANGELOGLOCK SET LOCKED = 0")
+    sql(database, "UPDATE DATABASECHANGELOGLOCK SET LOCKED = 0", migrated.change_set(2, "FAILED"))
     assert met("liquibase", "c1")
     assert met("liquibase", "ann:c1")
     assert not met("liquibase", "bob:c1")
+    assert not met("liquibase", "c2")
 
 
-def test_djangos_migrations_are_waited_for(database):
+def test_djangos_table_may_have_another_name(tmp_path, database):
     """One table for all apps; a revision is an app and a name."""
-    sql(
-        database,
-        "CREATE TABLE django_migrations (id integer PRIMARY KEY AUTOINCREMENT, app varchar(255), name varchar(255), applied datetime)",
-        "INSERT INTO django_migrations (app, name, applied) VALUES ('shop', '0001_initial', 0)",
-    )
-    assert met("django", "shop.0001_initial")
-    assert not met("django", "shop.0002_money")
-    assert met("django", table="django_migrations")
+    migrated.django(tmp_path, {"ENGINE": "django.db.backends.sqlite3", "NAME": str(database)}, "shop.0001_initial")
+    assert [met("django", name) for name in ("shop.0001_initial", "shop.0002_money")] == [True, False]
+    sql(database, "ALTER TABLE django_migrations RENAME TO ours")
+    assert [met("django", table=table) for table in ("ours", None)] == [True, False]
 
 
 @pytest.mark.parametrize(("rows", "done"), [("", False), ("NULL", False), ("'v7'", True), ("0", True)])
@@ -162,6 +128,15 @@ def test_dbts_results_are_waited_for(tmp_path):
     assert met("dbt", "model.shop.m1", path=str(path))
     assert met("dbt", "i2", path=str(path))
     assert not met("dbt", "i1", path=str(path))
+
+
+def test_a_file_of_a_command_that_builds_nothing_does_not_count(tmp_path):
+    """dbt writes the same file after a compilation, in which every node is a success."""
+    path = tmp_path / "run_results.json"
+    for command, counts in (("compile", False), ("generate", False), ("build", True), ("test", True)):
+        dbt_results(path, "i1", "success")
+        path.write_text(json.dumps({**json.loads(path.read_text()), "args": {"which": command}}))
+        assert met("dbt", path=str(path)) is counts
 
 
 def test_a_file_that_is_half_written_is_tried_again(tmp_path):
@@ -216,7 +191,7 @@ def test_a_dag_goes_on_after_the_migration(tmp_path, database, deferrable):
     """In a worker's slot and in the triggerer alike."""
     from airflow.sdk import DAG
 
-    alembic_upgrade(tmp_path, database, "aa02")
+    migrated.alembic(tmp_path, f"sqlite:///{database}", "aa02")
     with DAG(f"after_{deferrable}") as dag:
         sensor("alembic", revision="aa02", deferrable=deferrable)
     assert run_dag(dag).state == "success"
