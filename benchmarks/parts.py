@@ -42,7 +42,7 @@ def make_records(folder: Path, rows: int) -> None:
 
     whole = LogicalType("int")
     with (folder / "raw").open("wb") as file:
-        writer = RawWriter(file, _shared().identity, (None, None))
+        writer = RawWriter(file, shared_documents().identity, (None, None))
         for start in range(0, rows, BATCH_LINES):
             numbers = range(start, min(start + BATCH_LINES, rows))
             keys = encode_keys([int64_array(numbers)], [whole], [whole])
@@ -59,7 +59,7 @@ def write_manifest(folder: Path) -> float:
     """Build the manifest and its body from the raw comparison; return CPU seconds."""
     from airflow_delta_provider.core.submanifest import build_sub_manifest
 
-    shared, started = _shared(), cpu_s()
+    shared, started = shared_documents(), cpu_s()
     with (folder / "raw").open("rb") as raw, (folder / "body.jsonl").open("wb") as body:
         build_sub_manifest(raw, shared, body)
     return cpu_s() - started
@@ -150,7 +150,8 @@ def _sweep_of(folder: Path, name: str) -> tuple[Any, Any]:
     return parse_spec(form, sweep=True), LocalStore(folder / "store")
 
 
-def _shared() -> Any:
+def shared_documents() -> Any:
+    """Return the documents of a pair with a whole number as key and three columns."""
     from airflow_delta_provider.core import documents
     from airflow_delta_provider.core.submanifest import shared_of
     from airflow_delta_provider.core.types import LogicalType

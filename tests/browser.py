@@ -60,6 +60,20 @@ def look(driver: Any, width: int, theme: str) -> None:
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
+def wait_for(driver: Any, what: str, by: str = "css selector") -> Any:
+    """Return an element once it can be clicked; where it does not come in time, the message ends with what is shown."""
+    from selenium.common.exceptions import TimeoutException
+    from selenium.webdriver.support import expected_conditions as expected
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    try:
+        return WebDriverWait(driver, WAIT_S).until(expected.element_to_be_clickable((by, what)))
+    except TimeoutException as error:
+        keep_picture(driver, "missed")
+        shown = driver.find_element("css selector", "body").text[:2000]
+        raise AssertionError(f"waited {WAIT_S} s in vain for {what!r} at {driver.current_url}:\n{shown}") from error
+
+
 def keep_picture(driver: Any, name: str) -> None:
     """Keep a picture of the page where ``DELTA_SCREENSHOTS`` names a folder."""
     folder = os.environ.get("DELTA_SCREENSHOTS")

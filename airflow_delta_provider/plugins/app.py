@@ -23,9 +23,7 @@ MAY_READ = requires_access_dag("GET", DagAccessEntity.XCOM)
 
 def build_app() -> FastAPI:
     """Return the app. A mounted app inherits no guard of Airflow's, so each route here has its own."""
-    app = FastAPI(
-        dependencies=[Depends(get_user)], docs_url=None, redoc_url=None, openapi_url=None, lifespan=_share_auth_manager
-    )
+    app = FastAPI(dependencies=[Depends(get_user)], docs_url=None, redoc_url=None, openapi_url=None, lifespan=_start)
     app.middleware("http")(_safe_headers)
     for name in routes.NAMES:
         _add(app, f"/{name}", _stored(name))
@@ -41,9 +39,10 @@ def _add(app: FastAPI, path: str, endpoint: Callable[..., Any]) -> None:
 
 
 @asynccontextmanager
-async def _share_auth_manager(app: FastAPI) -> AsyncIterator[None]:
-    """Give Airflow's dependencies what they look for in the app that they run in."""
+async def _start(app: FastAPI) -> AsyncIterator[None]:
+    """Give Airflow's dependencies what they look for in the app that they run in, and import what the pages need."""
     app.state.auth_manager = get_auth_manager()
+    routes.warm_up()
     yield
 
 

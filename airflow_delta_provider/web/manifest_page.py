@@ -96,12 +96,13 @@ def _downloads(scope: Scope, opened: Opened) -> str:
 
 def _where(opened: Opened) -> Iterator[str]:
     yield '<section aria-labelledby="where">\n<h2 id="where">Where in the key space</h2>\n'
-    strip, exact = strip_of(opened)
-    if strip is None:
+    placed = strip_of(opened)
+    if placed is None:
         yield "<p>There is no record to place.</p>\n</section>\n"
         return
+    strip, exact = placed.strip, placed.at_once == 1
     used = [one for one in strip.slices if one.records]
-    how = "each record is counted" if exact else "each page of 1,024 records counts where it begins"
+    how = "each record is counted" if exact else f"{placed.at_once:,} records at a time count where the first one lies"
     yield f'<p class="soft">From the first key that differs to the last, in {len(strip.slices)} equal slices; {how}.</p>\n'
     yield f"{strip.svg()}\n"
     yield f'<p class="ends"><bdi>{plain(strip.label(used[0].first))}</bdi> <bdi>{plain(strip.label(used[-1].last))}</bdi></p>\n'
@@ -138,22 +139,15 @@ def patches_html(patches: list[PatchState]) -> Iterator[str]:
 def manifest_document(opened: Opened, step: Step, patches: list[PatchState]) -> dict[str, object]:
     """Return the JSON form of all that the page tells of a manifest, without records."""
     material = opened.material
-    strip, exact = strip_of(opened)
-    slices = (
-        []
-        if strip is None
-        else [
-            {"counts": one.counts, "first": one.first.hex(), "last": one.last.hex()}
-            for one in strip.slices
-            if one.records
-        ]
-    )
+    placed = strip_of(opened)
+    used = [] if placed is None else [one for one in placed.strip.slices if one.records]
+    slices = [{"counts": one.counts, "first": one.first.hex(), "last": one.last.hex()} for one in used]
     return {
         **step.document(),
         "categories": {name: material.manifest["categories"][name]["records"] for name in CATEGORIES},
         "contract": material.contract,
         "document": material.manifest,
-        "key_space": {"exact": exact, "slices": slices},
+        "key_space": {"exact": placed is None or placed.at_once == 1, "slices": slices},
         "log": {"entries": len(material.entries), "seq": material.seqs},
         "no_body": material.no_body or None,
         "patches": [patch.document() for patch in patches],

@@ -26,6 +26,7 @@ from airflow_delta_provider.core.types import LogicalType, from_schema
 from airflow_delta_provider.engine.literals import key_literals
 from airflow_delta_provider.report.material import Material, load_material
 from airflow_delta_provider.web.scope import Seen
+from airflow_delta_provider.web.terms import Terms
 
 HEAD_BYTES = 4096
 KEPT = 16
@@ -43,6 +44,7 @@ class Opened:
     seen: Seen
     material: Material
     index: PageIndex | None
+    terms: Terms
 
     @property
     def records(self) -> int:
@@ -108,17 +110,17 @@ def open_manifest(seen: Seen) -> Opened:
     manifest = documents.parse_manifest(_manifest_bytes(seen))
     newest = log.head(seen.store, documents.pair_id(**manifest["pair"]))
     key = (seen.store.uri, seen.store_id, seen.manifest, -1 if newest is None else newest.seq)
-    material, index = _RECENT.get(key, lambda: _load(seen))
-    return Opened(seen, material, index)
+    return Opened(seen, *_RECENT.get(key, lambda: _load(seen)))
 
 
 def _manifest_bytes(seen: Seen) -> bytes:
     return get_blob(seen.store, seen.manifest, MANIFEST_BYTES_MAX, ManifestDigestError)
 
 
-def _load(seen: Seen) -> tuple[Material, PageIndex | None]:
+def _load(seen: Seen) -> tuple[Material, PageIndex | None, Terms]:
     material = load_material(seen.store, seen.manifest, seen.trust)
-    return material, None if material.no_body else _index(material)
+    index = None if material.no_body else _index(material)
+    return material, index, Terms(0 if index is None else index.pages)
 
 
 def _index(material: Material) -> PageIndex:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +13,14 @@ import orjson
 from airflow_delta_provider.core.body import PAGE_RECORDS
 from airflow_delta_provider.core.errors import InputPolicyError, shown
 from airflow_delta_provider.core.ids import CATEGORIES
+from airflow_delta_provider.core.pages import read_page
 from airflow_delta_provider.web.opened import Opened, category_of, columns_of
+from airflow_delta_provider.web.terms import Term, expected_of
 
 SHOWN = 50
 SHOWN_MAX = 500
-SCAN_PAGES_MAX = 48
-"""Pages of 1,024 records that one request looks through for a category or column."""
+SCAN_S_MAX = 0.6
+"""How long one request looks for a category or column; the next one goes on, and skips what is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +62,63 @@ class Found:
         }
 
 
-def find_records(opened: Opened, query: Query) -> Found:
+def find_records(opened: Opened, query: Query, clock: Callable[[], float] = time.monotonic) -> Found:
     """Return records in key order.
 
     Raises: SpecValueError for a key that does not fit, InputPolicyError for an unknown category or column or a negative
-    number, PageDigestError for a damaged page.
+    number, PageDigestError for a damaged page, BodyDigestError where a filter finds other numbers than the manifest says.
     """
     _check(opened, query)
     start, exact = query.start, None
     if query.key:
         start, exact = opened.place_of(opened.bound_of(query.key))
+    if query.filtered:
+        return _filtered(opened, query, start, exact, clock)
     found: list[tuple[int, dict[str, Any]]] = []
-    place, pages = start, 0
+    place = start
     while place < opened.records and len(found) < query.count:
-        if pages == SCAN_PAGES_MAX:
-            return Found(found, start, place, exact, scanned_all=False)
-        pages += 1
-        page = place // PAGE_RECORDS
-        for line in opened.lines(page)[place - page * PAGE_RECORDS :]:
-            if len(found) == query.count:
-                break
-            if _fits(line, query):
-                found.append((place, orjson.loads(line)))
+        page, skipped = divmod(place, PAGE_RECORDS)
+        for line in opened.lines(page)[skipped : skipped + query.count - len(found)]:
+            found.append((place, orjson.loads(line)))
             place += 1
     return Found(found, start, place if place < opened.records else None, exact)
+
+
+def _filtered(opened: Opened, query: Query, start: int, exact: bool | None, clock: Callable[[], float]) -> Found:
+    found: list[tuple[int, dict[str, Any]]] = []
+    term, index, until = _term(opened, query), opened.index, clock() + SCAN_S_MAX
+    if term is None or index is None:
+        return Found(found, start, None, exact)
+    first = start // PAGE_RECORDS
+    left = term.left_from(first)
+    with closing(opened.material.open_body()) as body:
+        for page in range(first, index.pages):
+            if left <= 0:
+                break
+            if page > first and clock() > until:
+                return Found(found, start, page * PAGE_RECORDS, exact, scanned_all=False)
+            if term.may_hold(body, index, page):
+                lines = read_page(body, index, page)
+                fitting = [place for place, line in enumerate(lines) if _fits(line, query)]
+                term.learn(page, len(fitting))
+                for place in fitting:
+                    number = page * PAGE_RECORDS + place
+                    if number >= start and len(found) == query.count:
+                        return Found(found, start, number, exact)
+                    if number >= start:
+                        found.append((number, orjson.loads(lines[place])))
+            left -= term.counts[page]
+    return Found(found, start, None, exact)
+
+
+def _term(opened: Opened, query: Query) -> Term | None:
+    """Return what to look for, None where no record can fit: only a diverged value has a column."""
+    manifest, summary = opened.material.manifest, opened.material.summary
+    if not query.column:
+        return opened.terms.category(query.category, manifest["categories"][query.category]["records"])
+    if query.category not in ("", "value_diverged"):
+        return None
+    return opened.terms.column(query.column, expected_of(summary["columns"], query.column))
 
 
 def record_at(opened: Opened, number: int) -> dict[str, Any]:

@@ -102,7 +102,8 @@ def _told(opened: Opened, found: Found, query: Query) -> str:
     first, last = found.records[0][0], found.records[-1][0]
     if query.filtered:
         return (
-            f"{told}{len(found.records):,} records that fit, from number {first:,} to {last:,} of {opened.records:,}."
+            f"{told}{len(found.records):,} {'record that fits' if len(found.records) == 1 else 'records that fit'}, "
+            f"from number {first:,} to {last:,} of {opened.records:,}."
         )
     return f"{told}Records {first:,} to {last:,} of {opened.records:,}, numbered from 0, in key order."
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from airflow_delta_provider.core.errors import DeltaError, InputPolicyError, StoreMissingError, shown
 from airflow_delta_provider.core.store.layout import is_pair_id
+from airflow_delta_provider.core.types import LogicalType
+from airflow_delta_provider.engine.literals import key_literals
 from airflow_delta_provider.web.answers import Answer, json_answer, refusal
 from airflow_delta_provider.web.downloads import download
 from airflow_delta_provider.web.history import generations_of, met_in
@@ -37,6 +39,11 @@ def answer(name: str, scope: Scope, parameters: Parameters) -> Answer:
         return route(scope, parameters, as_json)
     except DeltaError as error:
         return refusal(error, as_json)
+
+
+def warm_up() -> None:
+    """Search for a key once: at its first text pyarrow imports what it can find, which nobody is to wait for."""
+    key_literals(["0"], [LogicalType("int")], "key")
 
 
 def _pairs(scope: Scope, parameters: Parameters, as_json: bool) -> Answer:

@@ -83,3 +83,13 @@ def test_tables_are_made_in_key_order(key):
         ends = [*range(2000), *range(len(source) - 1000, len(source))] if len(source) > 3000 else range(len(source))
         keys += [tuple(column[row].as_py() for column in columns) for row in ends]
     assert keys == sorted(set(keys))
+
+
+@pytest.mark.slow
+def test_the_pages_answer_what_the_benchmark_asks():
+    """Each view must say what it was asked for; how long it took is not held to anything here."""
+    command = [sys.executable, "-m", "benchmarks.page", "--records", "3000", "--runs", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode in (0, 1), done.stderr
+    assert "3,000 records. The process held" in done.stdout
+    assert "| column, one record at the end |" in done.stdout

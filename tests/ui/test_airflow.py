@@ -2,75 +2,110 @@
 
 from __future__ import annotations
 
-import sqlite3
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import chromium, keep_picture, look, serious_findings
+from airflow_rest import Rest
+from airflow_runs import write_table
+from browser import chromium, keep_picture, look, serious_findings, wait_for
 
 from airflow_delta_provider.demo import host as hosts
 
 pytestmark = pytest.mark.nightly
-DAG = """
-from airflow.sdk import DAG
-from airflow_delta_provider.task_groups import reconcile
-
-SIDES = {name: {"conn_id": conn_id, "table": "t", "label": conn_id} for name, conn_id in (("source", "old"), ("target", "new"))}
-with DAG("demo_flights", schedule=None) as dag:
-    reconcile({"name": "orders", "key": ["id"], "shards": {"count": 1}, **SIDES})
-"""
+DAG_ID = "approve_then_patch"
+DAG = Path(__file__).parents[2] / "dags" / f"{DAG_ID}.py"
+APPROVE = "orders.approve"
+LOOKS = [(width, theme) for width in (400, 1280) for theme in ("light", "dark")]
 
 
-def fill(path: Path, name: str) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)")
-    connection.executemany("INSERT INTO t VALUES (?, ?)", [(number, name.format(number)) for number in range(200)])
-    connection.commit()
-    connection.close()
-
-
-def wait_for(driver: Any, how: str, what: str) -> Any:
-    from selenium.webdriver.support import expected_conditions as expected
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    return WebDriverWait(driver, 120).until(expected.element_to_be_clickable((how, what)))
+@pytest.fixture
+def host(tmp_path: Path) -> hosts.Host:
+    """An Airflow with the Dag that patches after an approval; of 100 rows three diverge, one is dropped, one added."""
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "dags" / DAG.name).write_text(DAG.read_text())
+    write_table(tmp_path / "legacy.db", [(number, number, f"name {number}") for number in range(100)])
+    write_table(
+        tmp_path / "new.db", [(number, number if number > 3 else -1, f"name {number}") for number in range(1, 101)]
+    )
+    connections: dict[str, Any] = {
+        name: {"conn_type": "sqlite", "host": str(tmp_path / f"{name}.db")} for name in ("legacy", "new")
+    }
+    connections["delta_store_default"] = {"conn_type": "delta_store", "host": (tmp_path / "store").as_uri()}
+    return hosts.make_host(tmp_path / "home", connections, tmp_path / "dags")
 
 
 def log_in(driver: Any, address: str, password: str) -> None:
     driver.get(f"{address}/auth/login")
-    wait_for(driver, "css selector", "input[name=username]").send_keys(hosts.USER)
+    wait_for(driver, "input[name=username]").send_keys(hosts.USER)
     driver.find_element("css selector", "input[name=password]").send_keys(password)
-    wait_for(driver, "css selector", "button[type=submit]").click()
-    time.sleep(5)
+    wait_for(driver, "button[type=submit]").click()
+    wait_for(driver, "a[href*='/dags']")
 
 
-def test_a_run_has_a_tab_that_leads_to_a_record(tmp_path):
-    """Log in, open a run, find the tab, search a key, open its record: at both widths, in both themes."""
-    fill(tmp_path / "old.db", "name {}")
-    fill(tmp_path / "new.db", "name  {}")
-    (tmp_path / "dags").mkdir()
-    (tmp_path / "dags" / "orders.py").write_text(DAG)
-    connections: dict[str, Any] = {
-        name: {"conn_type": "sqlite", "host": str(tmp_path / f"{name}.db")} for name in ("old", "new")
-    }
-    connections["delta_store_default"] = {"conn_type": "delta_store", "host": (tmp_path / "store").as_uri()}
-    host = hosts.make_host(tmp_path / "home", connections, tmp_path / "dags")
+@contextmanager
+def tab(driver: Any, name: str) -> Iterator[None]:
+    """Open a tab of the page that Airflow shows, and be inside it."""
+    wait_for(driver, name, by="partial link text").click()
+    driver.switch_to.frame(wait_for(driver, "iframe"))
+    try:
+        yield
+    finally:
+        driver.switch_to.default_content()
+
+
+def check_looks(driver: Any, name: str) -> None:
+    """Both widths, both themes: a picture, and nothing that the accessibility checker finds serious."""
+    for width, theme in LOOKS:
+        look(driver, width, theme)
+        assert serious_findings(driver) == [], (name, width, theme)
+        assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), (name, width)
+        keep_picture(driver, f"airflow-{name}-{width}-{theme}")
+    look(driver, 1280, "light")
+
+
+def approve(driver: Any, address: str) -> None:
+    """Answer what waits under Required Actions."""
+    driver.get(f"{address}/required_actions?response_received=false")
+    wait_for(driver, "Apply this patch?", by="partial link text").click()
+    wait_for(driver, "//button[normalize-space()='Approve']", by="xpath")
+    keep_picture(driver, "airflow-approve")
+    wait_for(driver, "//button[normalize-space()='Approve']", by="xpath").click()
+
+
+def test_a_person_finds_what_differs_approves_a_patch_and_sees_the_new_verdict(host):
+    """Log in, open a run, find the tab, a key and its record; approve the patch; the same tab then says that no row differs."""
     with hosts.standalone(host) as address, chromium() as driver:
-        run_id = hosts.trigger(host, address)
+        rest = Rest(host, address)
+        run_id = rest.start(DAG_ID)
+        run = f"dags/{DAG_ID}/dagRuns/{run_id}"
+        found = rest.wait_for_state(f"{run}/taskInstances/{APPROVE}", "awaiting_input", "deferred")
+        assert found in ("awaiting_input", "deferred"), rest.told(run)
         look(driver, 1280, "light")
         log_in(driver, address, hosts.password(host))
-        driver.get(f"{address}/dags/{hosts.DAG_ID}/runs/{run_id}")
-        wait_for(driver, "partial link text", "Reconciliations").click()
-        driver.switch_to.frame(wait_for(driver, "css selector", "iframe"))
-        assert "200 rows differ" in wait_for(driver, "css selector", ".verdict").text
-        wait_for(driver, "css selector", "#key0").send_keys("123")
-        wait_for(driver, "css selector", "form button").click()
-        wait_for(driver, "partial link text", "Record 123").click()
-        assert "Record 123" in wait_for(driver, "css selector", "h1").text
-        for width in (400, 1280):
-            for theme in ("light", "dark"):
-                look(driver, width, theme)
-                assert serious_findings(driver) == []
-                keep_picture(driver, f"airflow-record-{width}-{theme}")
+
+        driver.get(f"{address}/dags/{DAG_ID}/runs/{run_id}")
+        with tab(driver, "Reconciliations"):
+            assert "5 rows differ" in wait_for(driver, ".verdict").text
+            check_looks(driver, "manifest")
+            wait_for(driver, "#key0").send_keys("2")
+            wait_for(driver, "form button").click()
+            assert "The key is among the records." in wait_for(driver, "[role=status]").text
+            wait_for(driver, "Record 2", by="partial link text").click()
+            wait_for(driver, "#history")
+            assert "id = 2" in wait_for(driver, ".record summary").text
+            check_looks(driver, "record")
+
+        approve(driver, address)
+        assert rest.wait_for_state(run) == "success", rest.told(run)
+        driver.get(f"{address}/dags/{DAG_ID}/runs/{run_id}")
+        with tab(driver, "Reconciliations"):
+            assert "no row differs" in wait_for(driver, ".verdict").text
+            check_looks(driver, "patched")
+        driver.get(f"{address}/dags/{DAG_ID}/runs/{run_id}/tasks/orders.apply")
+        with tab(driver, "Reconciliation"):
+            assert "no row differs" in wait_for(driver, ".verdict").text
+            wait_for(driver, "a[data-airflow]").click()
+        wait_for(driver, "//*[normalize-space()='orders.apply']", by="xpath")
