@@ -102,10 +102,10 @@ def test_a_person_finds_what_differs_approves_a_patch_and_sees_the_new_verdict(h
         assert rest.wait_for_state(run) == "success", rest.told(run)
         driver.get(f"{address}/dags/{DAG_ID}/runs/{run_id}")
         with tab(driver, "Reconciliations"):
-            assert "no row differs" in wait_for(driver, ".verdict").text
+            assert "no row differs" in wait_for(driver, "main").text
             check_looks(driver, "patched")
         driver.get(f"{address}/dags/{DAG_ID}/runs/{run_id}/tasks/orders.apply")
         with tab(driver, "Reconciliation"):
-            assert "no row differs" in wait_for(driver, ".verdict").text
+            assert "no row differs" in wait_for(driver, "main").text
             wait_for(driver, "a[data-airflow]").click()
         wait_for(driver, "//*[normalize-space()='orders.apply']", by="xpath")

@@ -85,7 +85,9 @@ def test_a_search_that_takes_long_is_continued(opened):
     assert (numbers(found), found.next, found.scanned_all) == ([4_900], None, True)
 
 
-@pytest.mark.parametrize(("text", "column"), [(b'{"category":"dropped"', ""), (b'"columns":["name","amount"]', "amount")])
+@pytest.mark.parametrize(
+    ("text", "column"), [(b'{"category":"dropped"', ""), (b'"columns":["name","amount"]', "amount")]
+)
 def test_a_page_whose_records_were_hidden_is_found_out(opened, folder, text, column):
     """A page is skipped unproved where it seems to hold nothing; the counts of the manifest tell that it did."""
     body = opened.material.manifest["body"]["sha256"]
