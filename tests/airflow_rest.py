@@ -49,6 +49,14 @@ class Rest:
 
         return str(self.wait(f"{path} to be {' or '.join(wanted)}", state))
 
+    def wait_for_log(self, text: str) -> None:
+        """Wait until Airflow has printed a line that holds this text."""
+
+        def printed() -> bool | None:
+            return text in self._host.log.read_text(encoding="utf-8", errors="replace") or None
+
+        self.wait(f"a log line with {text!r}", printed)
+
     def told(self, run: str) -> str:
         """Return the states of a run's tasks, and the logs of those that failed, for a message."""
         found = self.call("GET", f"{run}/taskInstances")["task_instances"]
