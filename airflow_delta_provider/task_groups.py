@@ -176,7 +176,8 @@ def reconcile_and_patch(
 
     :param spec: as of `PlanShardsOperator`.
     :param reconcile_args: more arguments of `reconcile`, such as ``shards`` and ``signer_conn_id``.
-    :param patch_args: arguments of `PlanPatchOperator` and `ApplyPatchOperator`, such as ``rule`` and ``max_share``.
+    :param patch_args: arguments of `PlanPatchOperator` and `ApplyPatchOperator`, such as ``rule``, ``max_share``,
+        ``checkpoint_scope`` and ``ledger_detail``.
     :param approval_args: arguments of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``.
     :param default_args: as of a task group.
     """

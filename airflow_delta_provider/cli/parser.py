@@ -208,6 +208,18 @@ def _patch_commands(commands: Any) -> None:
         parser.add_argument("--allow", action="append", metavar="NAME", help="a trigger or foreign key that may act")
         parser.add_argument("--batch", type=_positive, metavar="N", help="with skip: commit N changes at a time")
         parser.add_argument("--pause", type=float, default=0.0, metavar="SECONDS", help="between two batches")
+        parser.add_argument(
+            "--checkpoint-scope",
+            choices=("touched", "ranges"),
+            default="touched",
+            help="rows whose state before is kept: those touched, or also all between them",
+        )
+        parser.add_argument(
+            "--ledger-detail",
+            choices=("counts", "keys", "digests", "values"),
+            default="keys",
+            help="what is shown of rows that were left",
+        )
         _json(parser)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -42,6 +42,8 @@ def patch(arguments: argparse.Namespace) -> int:
         trust=read_trust(arguments.trust),
         batch_rows=arguments.batch,
         pause_s=arguments.pause,
+        checkpoint_scope=arguments.checkpoint_scope,
+        ledger_detail=arguments.ledger_detail,
     )
     if arguments.dry_run:
         plan = plan_patch(spec, store, arguments.digest, options)
@@ -62,6 +64,8 @@ def rollback(arguments: argparse.Namespace) -> int:
         allow=frozenset(arguments.allow or ()),
         batch_rows=arguments.batch,
         pause_s=arguments.pause,
+        checkpoint_scope=arguments.checkpoint_scope,
+        ledger_detail=arguments.ledger_detail,
     )
     return _report(rollback_patch(spec, store, arguments.patch, options), arguments.json, "as before")
 
@@ -86,7 +90,7 @@ def _report(outcome: PatchOutcome, as_json: bool, proved: str) -> int:
         output.print_json(outcome.document())
     else:
         _print_outcome(outcome, proved)
-    return 0 if outcome.proved and not outcome.conflicts else 1
+    return 0 if outcome.proved and not outcome.outcomes.get("conflict") else 1
 
 
 def _print_outcome(outcome: PatchOutcome, proved: str) -> None:
@@ -98,9 +102,11 @@ def _print_outcome(outcome: PatchOutcome, proved: str) -> None:
     _print_rows("skipped", outcome.skipped)
     if outcome.checkpoint:
         print(f"checkpoint  {outcome.checkpoint}")
+    if outcome.surroundings:
+        print(f"around      {outcome.surroundings}")
     if outcome.ledger:
         print(f"ledger      {outcome.ledger}")
-        print(f"converged   {outcome.converged} ({proved if outcome.proved else f'{len(outcome.left)} rows are not'})")
+        print(f"converged   {outcome.converged} ({proved if outcome.proved else f'{outcome.left_rows} rows are not'})")
         _print_rows("left", outcome.left)
 
 
@@ -117,8 +123,21 @@ def _print_rows(label: str, rows: list[dict[str, Any]]) -> None:
     for row in rows[:ROWS_SHOWN]:
         key = ", ".join("NULL" if part is None else str(part) for part in row["key"])
         print(f"{label:11} {key} {row['reason'] or ''}".rstrip())
+        for name, before, wanted in _cells(row):
+            print(f"            {name}: {before} -> {wanted}")
     if len(rows) > ROWS_SHOWN:
         print(f"{label:11} and {len(rows) - ROWS_SHOWN} more; --json lists them")
+
+
+def _cells(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield column, value before and wanted value of a listed record that shows its row; "-" where there is no row."""
+    for place, name in enumerate(row.get("columns", ())):
+        cells = (
+            "-" if row[part] is None else json.dumps(row[part][place], ensure_ascii=True)
+            for part in ("before", "wanted")
+        )
+        before, wanted = cells
+        yield name, before, wanted
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -42,6 +42,8 @@ class PatchOperator(BaseOperator):
     :param allow: names of triggers and foreign keys that may act.
     :param batch_rows: under ``skip``, changes that are committed together; None is all in one transaction.
     :param pause_s: seconds between two batches.
+    :param checkpoint_scope: ``touched`` (the touched rows are kept as they were) or ``ranges`` (also all between them).
+    :param ledger_detail: what the page shows of rows that were left: ``counts``, ``keys``, ``digests`` or ``values``.
     :param trust: file with the trust document; without it the one that the store's connection names (templated).
     :param store_conn_id: connection of type ``delta_store`` (templated).
     """
@@ -60,6 +62,8 @@ class PatchOperator(BaseOperator):
         allow: Sequence[str] = (),
         batch_rows: int | None = None,
         pause_s: float = 0.0,
+        checkpoint_scope: str = "touched",
+        ledger_detail: str = "keys",
         trust: str | None = None,
         store_conn_id: str = STORE_CONN_ID,
         **kwargs: Any,
@@ -70,6 +74,8 @@ class PatchOperator(BaseOperator):
         self.allow = allow
         self.batch_rows = batch_rows
         self.pause_s = pause_s
+        self.checkpoint_scope = checkpoint_scope
+        self.ledger_detail = ledger_detail
         self.trust = trust
         self.store_conn_id = store_conn_id
 
@@ -96,6 +102,8 @@ class PatchOperator(BaseOperator):
             trust=trust,
             batch_rows=self.batch_rows,
             pause_s=self.pause_s,
+            checkpoint_scope=self.checkpoint_scope,
+            ledger_detail=self.ledger_detail,
             **more,
         )
 
@@ -105,13 +113,13 @@ class PatchOperator(BaseOperator):
         self.log.info("Patch %s: %s", outcome.patch_id, counts)
         if not outcome.applied:
             raise AirflowFailException(
-                f"Patch {outcome.patch_id} was refused: {len(outcome.conflicts)} rows or more were written since the"
+                f"Patch {outcome.patch_id} was refused: {outcome.outcomes['conflict']} rows or more were written since the"
                 " comparison. Nothing was changed."
             )
         context["ti"].xcom_push(key=LEDGER_KEY, value=outcome.ledger)
         context["ti"].xcom_push(key=CONVERGED_KEY, value=outcome.converged)
         if not outcome.proved:
-            said = f"Patch {outcome.patch_id}: {len(outcome.left)} rows or more are not as they should be."
+            said = f"Patch {outcome.patch_id}: {outcome.left_rows} rows are not as they should be."
             if self.conflicts == "refuse":
                 raise AirflowFailException(said)
             self.log.warning(said)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from airflow_delta_provider.core import jsonc
 from airflow_delta_provider.core.ids import CATEGORIES
 from airflow_delta_provider.report.html import columns_html, totals_html
 from airflow_delta_provider.report.html_facts import (
@@ -133,7 +135,36 @@ def patches_html(patches: list[PatchState]) -> Iterator[str]:
         yield f'<tr><th scope="row"><span class="digest" title="{patch.patch_id}">{patch.patch_id[:12]}</span>{undoes}</th>'
         yield f"<td>{patch.side}</td><td>{plain(patch.rule)}</td>"
         yield f'<td><span class="{kind}">{patch.state}</span></td><td>{outcomes}</td><td>{patch.seq}</td></tr>'
-    yield "</tbody></table></div>\n</section>\n"
+    yield "</tbody></table></div>\n"
+    for patch in patches:
+        if patch.listed is not None:
+            yield from _listed_html(patch, patch.listed)
+    yield "</section>\n"
+
+
+def _listed_html(patch: PatchState, listed: dict[str, Any]) -> Iterator[str]:
+    """Yield the records that a patch left, as its ledger's sidecar lists them."""
+    rows = [("conflict", row) for row in listed["conflicts"]] + [("skipped", row) for row in listed["skipped"]]
+    if not rows:
+        return
+    title = f"Records that patch {patch.patch_id[:12]} left"
+    yield f'<details><summary>{title} ({len(rows):,} shown)</summary><div class="scroll" tabindex="0" role="region"'
+    yield f' aria-label="{title}"><table><thead><tr>'
+    yield "".join(f'<th scope="col">{name}</th>' for name in ("outcome", "key", "reason", "before", "wanted"))
+    yield "</tr></thead><tbody>"
+    for outcome, row in rows:
+        key = ", ".join("NULL" if part is None else str(part) for part in row["key"])
+        cells = "".join(f"<td>{_cells_html(row, part)}</td>" for part in ("before", "wanted"))
+        yield f'<tr><td>{outcome}</td><th scope="row"><bdi>{plain(key)}</bdi></th><td>{plain(row["reason"] or "")}</td>'
+        yield f"{cells}</tr>"
+    yield "</tbody></table></div></details>\n"
+
+
+def _cells_html(row: dict[str, Any], part: str) -> str:
+    if row.get(part) is None:
+        return "no row" if row.get("columns") else "–"
+    pairs = zip(row["columns"], row[part], strict=True)
+    return "<br>".join(f"{plain(name)} = <bdi>{plain(jsonc.dumps(value).decode())}</bdi>" for name, value in pairs)
 
 
 def manifest_document(opened: Opened, step: Step, patches: list[PatchState]) -> dict[str, object]:

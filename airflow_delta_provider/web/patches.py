@@ -12,6 +12,7 @@ from airflow_delta_provider.core.errors import CheckpointMismatchError, LedgerMi
 from airflow_delta_provider.core.ids import rollback_id
 from airflow_delta_provider.core.ledger import HEADER_BYTES_MAX
 from airflow_delta_provider.core.store.blobs import get_blob
+from airflow_delta_provider.core.store.published import all_sidecars
 from airflow_delta_provider.report.material import Material
 
 BEGUN, APPLIED, TAKEN_BACK = "begun", "applied", "taken back"
@@ -23,6 +24,7 @@ class PatchState:
 
     Shape: ``state`` is ``begun`` (a checkpoint and no ledger: look at it, or run it again), ``applied`` or ``taken back``;
     ``outcomes`` counts records by outcome, empty where there is no ledger. ``takes_back`` is the patch that a rollback undoes.
+    ``listed``: the newest sidecar's list of records that were left, in the detail that the patch was asked for, or None.
     """
 
     patch_id: str
@@ -34,12 +36,14 @@ class PatchState:
     ledger: str | None
     seq: int
     takes_back: str | None = None
+    listed: dict[str, Any] | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {
             "checkpoint": self.checkpoint,
             "ledger": self.ledger,
+            "listed": self.listed,
             "outcomes": self.outcomes,
             "patch": self.patch_id,
             "rule": self.rule,
@@ -58,6 +62,7 @@ def patches_of(material: Material) -> list[PatchState]:
     checkpoints = dict(_headers(material, "checkpoint"))
     ledgers = dict(_headers(material, "ledger"))
     by_patch = {header["patch_id"]: (digest, header) for digest, (_, header) in ledgers.items()}
+    views = _views(material, ledgers)
     undone = {rollback_id(header["patch_id"], digest): header["patch_id"] for digest, (_, header) in ledgers.items()}
     taken_back = {undone[patch_id] for patch_id in by_patch if patch_id in undone}
     found = []
@@ -69,8 +74,24 @@ def patches_of(material: Material) -> list[PatchState]:
         rule = " ".join(part for part in (header["rule"]["name"], header["rule"]["column"]) if part)
         undoes = undone.get(patch_id) if header["rule"]["name"] == ROLLBACK_RULE else None
         ledger_id = None if ledger is None else ledger[0]
-        found.append(PatchState(patch_id, header["side"], rule, state, outcomes, digest, ledger_id, seq, undoes))
+        listed = views.get(ledger_id or "")
+        found.append(
+            PatchState(patch_id, header["side"], rule, state, outcomes, digest, ledger_id, seq, undoes, listed)
+        )
     return found
+
+
+def _views(material: Material, ledgers: dict[str, tuple[int, documents.Document]]) -> dict[str, dict[str, Any]]:
+    """Return what the newest sidecar of each ledger lists of its records."""
+    first = min((seq for seq, _ in ledgers.values()), default=None)
+    if first is None:
+        return {}
+    later = [entry for entry in material.entries if entry.seq > first]
+    return {
+        str(sidecar["for"]): sidecar["ledger_view"]
+        for _, sidecar in all_sidecars(material.store, later)
+        if sidecar.get("for") in ledgers and isinstance(sidecar.get("ledger_view"), dict)
+    }
 
 
 def _headers(material: Material, kind: str) -> Iterator[tuple[str, tuple[int, documents.Document]]]:

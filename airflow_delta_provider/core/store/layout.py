@@ -8,7 +8,7 @@ FORMAT_PATH = "format"
 FORMAT_BYTES = b"delta-store/1\n"
 SEQ_MAX = 2**53 - 1
 SEQ_DIGITS = 20
-SLOT_KINDS = ("checkpoint", "generation", "restore", "run")
+SLOT_KINDS = ("checkpoint", "generation", "restore", "run", "surroundings")
 
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SHORT = re.compile(r"[0-9a-f]{32}", re.ASCII)

@@ -28,10 +28,17 @@ def envelopes_of(store: Store, entries: Iterable[Entry], manifest_id: str) -> It
 
 def sidecars_of(store: Store, entries: Iterable[Entry], manifest_id: str) -> Iterator[tuple[Entry, dict[str, Any]]]:
     """Yield the logged sidecars that are for this manifest, with their log entries, in the order given."""
+    for entry, document in all_sidecars(store, entries):
+        if document.get("for") == manifest_id:
+            yield entry, document
+
+
+def all_sidecars(store: Store, entries: Iterable[Entry]) -> Iterator[tuple[Entry, dict[str, Any]]]:
+    """Yield all logged sidecars, with their log entries, in the order given."""
     for entry in entries:
         if entry.kind == "sidecar":
             document = jsonc.loads(blobs.get_blob(store, entry.ref, SIDECAR_BYTES_MAX))
-            if isinstance(document, dict) and document.get("for") == manifest_id:
+            if isinstance(document, dict):
                 yield entry, document
 
 

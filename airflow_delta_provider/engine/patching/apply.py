@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import Spec
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.engine.opened import OpenSide, open_sides
-from airflow_delta_provider.engine.patching import transaction
+from airflow_delta_provider.engine.patching import transaction, view
 from airflow_delta_provider.engine.patching.checks import check_plan, check_source
 from airflow_delta_provider.engine.patching.context import Context, context_of, load_manifest
 from airflow_delta_provider.engine.patching.decide import Decider
@@ -76,6 +76,7 @@ def _prepared(
     manifest, pair_id = load_manifest(store, manifest_id, options)
     with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
         context = context_of(opened, store, manifest_id, manifest, pair_id, options.rule, seal_key)
+        view.check_detail(context, options.ledger_detail)
         check_source(opened, context)
         writer = open_writer(context.side_spec())
         others = other_rows(context, opened)
@@ -84,7 +85,8 @@ def _prepared(
         folder = Path(name)
         facts = writer.facts()
         rows = TouchedRows(writer, context, readable_names(writer))
-        before = Before(context, rows, patch_id, (options.rule.name, options.rule.column), folder)
+        ranges = options.checkpoint_scope == "ranges"
+        before = Before(context, rows, patch_id, (options.rule.name, options.rule.column), folder, ranges=ranges)
         if not before.load():
             before.take()
         spool = Spool(folder / "items")
@@ -112,11 +114,17 @@ def plan_patch(
     Raises: PatchManifestError, PatchRuleError, PatchSideError, PatchShareError, PatchUnsafeError, and what the store
     and the sides raise.
     """
+    options = replace(options, checkpoint_scope="touched")
     with _prepared(spec, store, manifest_id, options, open_side, open_writer, hmac_key, seal_key) as prepared:
         check_plan(prepared.context, options, prepared.writer, prepared.facts, prepared.spool, prepared.counts)
-        return preview(
+        plan = preview(
             prepared.context, prepared.patch_id, prepared.rows, prepared.spool, prepared.counts, prepared.facts
         )
+        if options.ledger_detail == "counts":
+            return replace(plan, excluded=[])
+        seen = partial(view.patched, prepared.before)
+        view.add_rows(prepared.context, plan.excluded, options.ledger_detail, seen, prepared.rows.forms)
+        return plan
 
 
 def apply_patch(
@@ -149,6 +157,9 @@ def apply_patch(
         else:
             check_plan(context, options, prepared.writer, prepared.facts, prepared.spool, prepared.counts)
             ending = _write(prepared, options, step)
+        ending.surroundings = prepared.before.surroundings
+        seen = partial(view.patched, prepared.before)
+        view.show(context, ending, options.ledger_detail, seen, prepared.rows.forms)
     return finish(context, open_side, ending, step)
 
 

@@ -28,7 +28,10 @@ HIDDEN = "***"
 
 @dataclass(slots=True)
 class Ending:
-    """What is known once the transaction is over. ``ledger``: None where a conflict left the table as it was."""
+    """What is known once the transaction is over. ``ledger``: None where a conflict left the table as it was.
+
+    ``detail``: what of it is shown; ``shown``: by record id, what a listed record shows of its row.
+    """
 
     patch_id: str
     checkpoint: str | None
@@ -38,6 +41,9 @@ class Ending:
     skipped: list[dict[str, Any]] = field(default_factory=list)
     reasons: dict[int, str | None] = field(default_factory=dict)
     rollback: bool = False
+    detail: str = "keys"
+    shown: dict[str, dict[str, Any]] = field(default_factory=dict)
+    surroundings: str | None = None
 
 
 def settle(
@@ -106,16 +112,20 @@ def finish(context: Context, open_side: OpenSide, ending: Ending, step: Callable
         proof = prove(context, open_side, ending.patch_id, ending.ledger)
         found = same_as_before(context, proof) if ending.rollback else left_over(context, proof, ending.reasons)
         left = list(found)
+    listed = [] if ending.detail == "counts" else [row | ending.shown.get(row["id"], {}) for row in left[:LISTED_MAX]]
+    conflicts, skipped = ([], []) if ending.detail == "counts" else (ending.conflicts, ending.skipped)
     return PatchOutcome(
         ending.patch_id,
         ending.checkpoint,
         ending.ledger,
         ending.outcomes,
-        ending.conflicts,
-        ending.skipped,
+        conflicts,
+        skipped,
         None if proof is None else proof.manifest_id,
-        left[:LISTED_MAX],
+        listed,
         proof is not None and not left,
+        len(left),
+        ending.surroundings,
     )
 
 

@@ -14,6 +14,8 @@ from airflow_delta_provider.core.spec import SideSpec
 from airflow_delta_provider.core.trust import Trust
 
 CONFLICTS = ("refuse", "skip")
+CHECKPOINT_SCOPES = ("touched", "ranges")
+LEDGER_DETAILS = ("counts", "keys", "digests", "values")
 MAX_SHARE = Fraction(1, 10)
 SHARE_ROWS_MIN = 100
 """Up to so many changed rows a share says nothing: a small table may be repaired as a whole."""
@@ -36,6 +38,9 @@ class PatchOptions:
     over a part of the keys, or under a filter. ``max_share``: largest share of the side's rows that may change.
     ``batch_rows``: under ``skip``, changes that are committed together, with ``pause_s`` seconds between two batches;
     None is all at once. ``max_age_s``: oldest manifest in seconds, by its sidecar; None is any. ``trust``: demands a trusted signature.
+    ``checkpoint_scope``: ``touched`` (before-images of the touched rows) or ``ranges`` (also of every row between them).
+    ``ledger_detail``: what an outcome and the page show of the records that were left: ``counts``, ``keys`` (with the
+    reason), and with rows as keyed ``digests`` or as ``values``; sensitive columns are keyed digests throughout.
     Raises: InputPolicyError (DELTA_INPUT_POLICY).
     """
 
@@ -48,8 +53,18 @@ class PatchOptions:
     trust: Trust | None = None
     batch_rows: int | None = None
     pause_s: float = 0.0
+    checkpoint_scope: str = "touched"
+    ledger_detail: str = "keys"
 
     def __post_init__(self) -> None:
+        if self.checkpoint_scope not in CHECKPOINT_SCOPES:
+            raise InputPolicyError(
+                f"checkpoint_scope is one of {', '.join(CHECKPOINT_SCOPES)}, not {self.checkpoint_scope!r:.80}."
+            )
+        if self.ledger_detail not in LEDGER_DETAILS:
+            raise InputPolicyError(
+                f"ledger_detail is one of {', '.join(LEDGER_DETAILS)}, not {self.ledger_detail!r:.80}."
+            )
         if self.conflicts not in CONFLICTS:
             raise InputPolicyError(f"conflicts is one of {', '.join(CONFLICTS)}, not {self.conflicts!r}.")
         if self.batch_rows is not None and self.conflicts != "skip":
@@ -99,7 +114,8 @@ class PatchOutcome:
     ``applied``: False where a conflict left the table as it was; there is then no ledger, and ``converged`` is None;
     ``checkpoint`` is None where nothing at all was published.
     ``conflicts``, ``skipped``, ``left``: listed records: of conflicts, of those that the rule or the column left out,
-    and of those that still differ afterwards with the reason. ``converged``: id of the manifest that proves it.
+    and of those that still differ afterwards with the reason; empty where only counts are shown. ``left_rows``: how many
+    still differ. ``surroundings``: digest of the rows around, where they were kept. ``converged``: id of the manifest that proves it.
     ``proved``: nothing that was touched differs any more (after a rollback: everything differs as it did before).
     """
 
@@ -112,6 +128,8 @@ class PatchOutcome:
     converged: str | None
     left: list[dict[str, Any]]
     proved: bool
+    left_rows: int = 0
+    surroundings: str | None = None
 
     @property
     def applied(self) -> bool:
@@ -129,5 +147,7 @@ class PatchOutcome:
             "skipped": self.skipped,
             "converged": self.converged,
             "left": self.left,
+            "left_rows": self.left_rows,
             "proved": self.proved,
+            "surroundings": self.surroundings,
         }

@@ -15,6 +15,7 @@ from airflow_delta_provider.core.patch_rows import StoredRow
 from airflow_delta_provider.core.patch_values import reads_otherwise
 from airflow_delta_provider.engine.patching.context import Context
 from airflow_delta_provider.engine.patching.rows import TouchedRows
+from airflow_delta_provider.engine.patching.surroundings import Surroundings
 
 Line = tuple[dict[str, Any], list[Any] | None, dict[str, Any] | None]
 """A record, its row before in clear, and the same row as stored where a restore body has it."""
@@ -24,10 +25,19 @@ class Before:
     """The rows before a patch, in local files in the form of the checkpoint's and the restore body.
 
     ``rows`` reads the written side. ``restored``: a restore body is needed, because the checkpoint does not say all that
-    is stored.
+    is stored. ``ranges``: the rows around are kept too.
     """
 
-    def __init__(self, context: Context, rows: TouchedRows, patch_id: str, rule: tuple[str, str | None], folder: Path):
+    def __init__(
+        self,
+        context: Context,
+        rows: TouchedRows,
+        patch_id: str,
+        rule: tuple[str, str | None],
+        folder: Path,
+        *,
+        ranges: bool = False,
+    ):
         self.context = context
         self.rows = rows
         self.patch_id = patch_id
@@ -36,7 +46,13 @@ class Before:
         self.points: BodyFacts | None = None
         self.restore: BodyFacts | None = None
         self.restored = _needs_restore(context, rows)
+        self.around = Surroundings(context, rows, patch_id, folder) if ranges else None
         self.digest = ""
+
+    @property
+    def surroundings(self) -> str | None:
+        """Digest of the rows around that were kept, or None."""
+        return None if self.around is None else self.around.digest
 
     def take(self) -> None:
         """Read the rows of every record, in one snapshot, and write both bodies."""
@@ -59,6 +75,8 @@ class Before:
                         for record, row in zip(records, row_of, strict=True)
                     ]
                 )
+            if self.around is not None:
+                self.around.take()
         finally:
             self.rows.writer.rollback()
         self.points, self.restore = points.close(), restore.close()
@@ -83,6 +101,12 @@ class Before:
             self.restored = True
             self._fetch(checkpoint.RESTORE, restore, self.restore_path)
         self._fetch(checkpoint.CHECKPOINT, header["body"]["sha256"], self.points_path)
+        if self.around is not None and not self.around.resume(self.digest):
+            self.rows.writer.begin(write=False)
+            try:
+                self.around.take()
+            finally:
+                self.rows.writer.rollback()
         return True
 
     def publish(self) -> None:
@@ -113,6 +137,8 @@ class Before:
                     "Another try of this patch took its restore body meanwhile; start this one again.",
                     where=self.patch_id,
                 )
+        if self.around is not None:
+            self.around.publish()
         checkpoint.log_once(context.store, context.pair_id, "checkpoint", self.digest)
 
     def lines(self) -> Iterator[list[Line]]:

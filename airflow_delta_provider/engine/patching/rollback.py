@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import Spec
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.engine.opened import OpenSide, open_sides
-from airflow_delta_provider.engine.patching import transaction
+from airflow_delta_provider.engine.patching import transaction, view
 from airflow_delta_provider.engine.patching.apply import Step, nothing, write
 from airflow_delta_provider.engine.patching.checks import check_hazards
 from airflow_delta_provider.engine.patching.context import context_of, load_manifest
@@ -61,7 +62,7 @@ def rollback_patch(
 ) -> PatchOutcome:
     """Take a patch back and prove that what it touched differs as it did before. Safe to repeat, as ``apply_patch`` is.
 
-    Of ``options`` count ``conflicts``, ``allow`` and ``trust``; rule and side are those of the patch.
+    Of ``options`` count all but those about the manifest's age, share and part; rule and side are those of the patch.
     Raises: CheckpointRequiredError (DELTA_CHECKPOINT_REQUIRED) for a patch that this pair never began;
     LedgerMismatchError (DELTA_LEDGER_MISMATCH) for one that was not finished; what ``apply_patch`` raises.
     """
@@ -77,6 +78,7 @@ def rollback_patch(
     manifest, _ = load_manifest(store, header["manifest"], options)
     with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
         context = context_of(opened, store, header["manifest"], manifest, pair_id, rule, seal_key)
+        view.check_detail(context, options.ledger_detail)
         writer = open_writer(context.side_spec())
     taken_back = rollback_id(patch_id, ledgers[0][0])
     with tempfile.TemporaryDirectory(prefix="delta-rollback-") as name, writer:
@@ -87,7 +89,8 @@ def rollback_patch(
         old = Before(context, rows, patch_id, (rule.name, rule.column), folder / "old")
         if not old.load():
             raise CheckpointMismatchError(f"The checkpoint of patch {patch_id} is gone.", where=patch_id)
-        now = Before(context, rows, taken_back, (ROLLBACK_RULE, None), folder)
+        ranges = options.checkpoint_scope == "ranges"
+        now = Before(context, rows, taken_back, (ROLLBACK_RULE, None), folder, ranges=ranges)
         if not now.load():
             now.take()
         spool = Spool(folder / "items")
@@ -103,6 +106,8 @@ def rollback_patch(
             if transaction.planned_counts(spool)[DELETE]:
                 demand_whole_rows(writer)
             ending = write(context, taken_back, now, spool, facts, options, step)
+        ending.surroundings = now.surroundings
+        view.show(context, ending, options.ledger_detail, partial(view.taken_back, old, now, rows.forms), rows.forms)
     ending.rollback = True
     return finish(context, open_side, ending, step)
 
