@@ -16,6 +16,7 @@ from airflow_delta_provider._compat import (
 )
 from airflow_delta_provider.links import ManifestLink
 from airflow_delta_provider.operators.common import STORE_CONN_ID, log_group, refusals_fail_without_retry
+from airflow_delta_provider.operators.metrics import timed
 
 if TYPE_CHECKING:
     from airflow_delta_provider.core.store.store import Store
@@ -60,7 +61,7 @@ class VerifyManifestOperator(BaseOperator):
         from airflow_delta_provider.core.verify_store import VERIFIED, verify_published
         from airflow_delta_provider.hooks.store import DeltaStoreHook
 
-        with refusals_fail_without_retry(), log_group(self.log, "Verify manifest"):
+        with refusals_fail_without_retry(), timed("verify", context), log_group(self.log, "Verify manifest"):
             hook = DeltaStoreHook(self.store_conn_id)
             trust = hook.trust(self.trust)
             if self.require_signature and trust is None:
@@ -137,8 +138,9 @@ class CheckManifestOperator(BaseOperator, BranchMixIn):
         kinds = {"fail": self.fail, "skip": self.skip, "branch": self.branch, "warn": self.warn}
         if all(thresholds is None for thresholds in kinds.values()):
             kinds["fail"] = {"records": 0}
-        with refusals_fail_without_retry(), log_group(self.log, "Check thresholds"):
+        with refusals_fail_without_retry(), timed("check", context) as step, log_group(self.log, "Check thresholds"):
             measured = self._measured()
+            step.of(measured.manifest["pair"]["name"])
             beyond = {kind: breaches(measured, thresholds or {}, kind) for kind, thresholds in kinds.items()}
             for kind, found in beyond.items():
                 for breach in found:

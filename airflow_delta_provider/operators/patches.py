@@ -14,6 +14,7 @@ from airflow_delta_provider._compat import AirflowFailException, BaseOperator, C
 from airflow_delta_provider.core.errors import InputPolicyError
 from airflow_delta_provider.links import ManifestLink
 from airflow_delta_provider.operators.common import STORE_CONN_ID, log_group, refusals_fail_without_retry, spec_of
+from airflow_delta_provider.operators.metrics import timed
 
 if TYPE_CHECKING:
     from airflow_delta_provider.core.spec import Spec
@@ -179,8 +180,9 @@ class PlanPatchOperator(PatchOperator):
         """Plan, and leave what an approval shows."""
         from airflow_delta_provider.engine.patching import plan_patch
 
-        with refusals_fail_without_retry(), log_group(self.log, "Plan patch"):
+        with refusals_fail_without_retry(), timed("plan_patch", context) as step, log_group(self.log, "Plan patch"):
             spec, store, seams = self.opened()
+            step.of(spec.name)
             plan = plan_patch(spec, store, self.manifest, self.options(), **seams)
             self.log.info("Patch %s: %s", plan.patch_id, dict(plan.counts))
             shown = {
@@ -218,8 +220,13 @@ class ApplyPatchOperator(PlanPatchOperator):
         """Apply what was planned, and note who approved it."""
         from airflow_delta_provider.engine.patching import apply_patch
 
-        with refusals_fail_without_retry(), log_group(self.log, "Apply patch"):
+        with (
+            refusals_fail_without_retry(),
+            timed("apply_patch", context) as step,
+            log_group(self.log, "Apply patch"),
+        ):
             spec, store, seams = self.opened()
+            step.of(spec.name)
             options = self.options()
             planned = json.loads(plan_work(self.store_conn_id, context["ti"], self.plan_task_id).get(self.plan))
             if planned["patch"] != options.rule.patch_id(self.manifest):
@@ -228,6 +235,7 @@ class ApplyPatchOperator(PlanPatchOperator):
             if outcome.ledger is not None and self.approval:
                 _note_approval(store, spec, outcome.ledger, self.approval, context["ti"])
             self.manifest = outcome.converged or self.manifest
+            step.tell_changes(outcome.outcomes)
         return self.settle(context, outcome)
 
 
@@ -250,10 +258,16 @@ class RollbackPatchOperator(PatchOperator):
         """Take it back."""
         from airflow_delta_provider.engine.patching import rollback_patch
 
-        with refusals_fail_without_retry(), log_group(self.log, "Roll back patch"):
+        with (
+            refusals_fail_without_retry(),
+            timed("roll_back_patch", context) as step,
+            log_group(self.log, "Roll back patch"),
+        ):
             spec, store, seams = self.opened()
+            step.of(spec.name)
             outcome = rollback_patch(spec, store, self.patch, self.options(), **seams)
             self.manifest = outcome.converged
+            step.tell_changes(outcome.outcomes)
         return self.settle(context, outcome)
 
 

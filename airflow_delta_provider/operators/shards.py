@@ -21,6 +21,7 @@ from airflow_delta_provider.operators.common import (
     sign_with,
     spec_of,
 )
+from airflow_delta_provider.operators.metrics import Step, timed
 
 
 class PlanShardsOperator(DeltaOperator):
@@ -62,8 +63,9 @@ class PlanShardsOperator(DeltaOperator):
         from airflow_delta_provider.hooks.keys import hmac_key_for
         from airflow_delta_provider.hooks.sides import open_side
 
-        with refusals_fail_without_retry(), log_group(self.log, "Plan shards"):
+        with refusals_fail_without_retry(), timed("plan", context) as step, log_group(self.log, "Plan shards"):
             spec, most = spec_of(self.spec), conf.getint("core", "max_map_length")
+            step.of(spec.name)
             planned = steps.plan(
                 spec,
                 self.work(context),
@@ -103,10 +105,13 @@ class CompareShardOperator(DeltaOperator):
         from airflow_delta_provider.hooks.keys import hmac_key_for
         from airflow_delta_provider.hooks.sides import open_side
 
-        with refusals_fail_without_retry(), log_group(self.log, "Compare shard"):
+        with refusals_fail_without_retry(), timed("compare", context) as step, log_group(self.log, "Compare shard"):
             compared = steps.compare(self.shard, self.work(context), open_side, key_of=hmac_key_for)
             shard, rows = compared.shard, compared.population
             show_shard(context, shard.label)
+            step.of(shard.plan.spec.name)
+            if not compared.reused:
+                step.rows = {side: int(rows[side]["rows"]) for side in ("source", "target")}
             self.log.info(
                 "Shard %d of %d: %d source rows, %d target rows, %d differ",
                 shard.number + 1,
@@ -142,9 +147,14 @@ class BuildSubManifestOperator(DeltaOperator):
         """Build and store the sub-manifest."""
         from airflow_delta_provider.engine import steps
 
-        with refusals_fail_without_retry(), log_group(self.log, "Build sub-manifest"):
+        with (
+            refusals_fail_without_retry(),
+            timed("build", context) as step,
+            log_group(self.log, "Build sub-manifest"),
+        ):
             built = steps.build(self.shard, self.comparison, self.work(context))
             show_shard(context, built.shard.label)
+            step.of(built.shard.plan.spec.name)
             self.log.info("Shard %d of %d: %d records", built.shard.number + 1, built.shard.plan.shards, built.records)
         return built.digest
 
@@ -194,7 +204,11 @@ class MergeManifestOperator(DeltaOperator):
         ti = context["ti"]
         run = {"dag_id": ti.dag_id, "map_index": ti.map_index, "run_id": ti.run_id, "task_id": ti.task_id}
         skip_without_plan(self.shards)
-        with refusals_fail_without_retry(), log_group(self.log, "Merge and publish"):
+        with (
+            refusals_fail_without_retry(),
+            timed("merge", context) as step,
+            log_group(self.log, "Merge and publish"),
+        ):
             shards, parts = digests(self.shards), digests(self.parts)
             self.log.info("%d sub-manifests for %d shards", len(parts), len(shards))
             published = steps.merge(
@@ -207,7 +221,7 @@ class MergeManifestOperator(DeltaOperator):
                 facts={"airflow": {**run, "try_number": ti.try_number}},
             )
             self.manifest = published.manifest
-            self._tell_assets(context)
+            self._tell(context, step)
             if published.receipt is None:
                 self.log.info("An earlier try had published manifest %s", published.manifest)
             elif published.receipt.reused:
@@ -217,18 +231,17 @@ class MergeManifestOperator(DeltaOperator):
                 self.log.info("Manifest %s, log entry %d", published.manifest, published.receipt.seq)
         return published.manifest
 
-    def _tell_assets(self, context: Context) -> None:
-        """Let the events of this task's assets carry digest, verdict and counts."""
-        if not self.outlets:
-            return
+    def _tell(self, context: Context, step: Step) -> None:
+        """Tell the metrics, and let the events of this task's assets carry digest, verdict and counts."""
         from airflow_delta_provider._compat import Asset
         from airflow_delta_provider.assets import event_of
         from airflow_delta_provider.engine.thresholds import read_measured
         from airflow_delta_provider.hooks.store import DeltaStoreHook
 
         manifest_id = str(self.manifest)
-        store = DeltaStoreHook(self.store_conn_id).get_conn()
-        event = event_of(manifest_id, read_measured(store, manifest_id).manifest)
+        manifest = read_measured(DeltaStoreHook(self.store_conn_id).get_conn(), manifest_id).manifest
+        step.tell_discrepancies(manifest)
+        event = event_of(manifest_id, manifest)
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra.update(event)

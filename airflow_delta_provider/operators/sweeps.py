@@ -20,6 +20,7 @@ from airflow_delta_provider.operators.common import (
     sign_with,
     spec_of,
 )
+from airflow_delta_provider.operators.metrics import timed
 from airflow_delta_provider.operators.shards import digests, skip_without_plan
 
 GENERATION_KEY = "generation"
@@ -62,8 +63,9 @@ class PlanSweepOperator(DeltaOperator):
         from airflow_delta_provider.hooks.keys import hmac_key_for
         from airflow_delta_provider.hooks.sides import open_side
 
-        with refusals_fail_without_retry(), log_group(self.log, "Plan sweep"):
+        with refusals_fail_without_retry(), timed("plan_sweep", context) as step, log_group(self.log, "Plan sweep"):
             spec = spec_of(self.spec, sweep=True)
+            step.of(spec.name)
             planned = sweep_steps.plan(
                 spec,
                 self.work(context),
@@ -100,9 +102,11 @@ class SweepGenerationOperator(DeltaOperator):
         from airflow_delta_provider.hooks.keys import hmac_key_for
         from airflow_delta_provider.hooks.sides import open_side
 
-        with refusals_fail_without_retry(), log_group(self.log, "Sweep shard"):
+        with refusals_fail_without_retry(), timed("sweep", context) as step, log_group(self.log, "Sweep shard"):
             swept = sweep_steps.sweep_one(self.shard, self.work(context), open_side, key_of=hmac_key_for)
             show_shard(context, swept.shard.label)
+            step.of(swept.shard.plan.spec.name)
+            step.rows = {"target": swept.counts["read"]}
             counts = ", ".join(
                 f"{swept.counts[name]} {name}" for name in ("read", "new", "changed", "absent", "failed")
             )
@@ -146,11 +150,17 @@ class MergeSweepOperator(DeltaOperator):
     def execute(self, context: Context) -> str:
         """Merge, sign, publish, and clear the work folder."""
         from airflow_delta_provider.engine import sweep_steps
+        from airflow_delta_provider.engine.thresholds import read_measured
+        from airflow_delta_provider.hooks.store import DeltaStoreHook
 
         ti = context["ti"]
         run = {"dag_id": ti.dag_id, "map_index": ti.map_index, "run_id": ti.run_id, "task_id": ti.task_id}
         skip_without_plan(self.shards)
-        with refusals_fail_without_retry(), log_group(self.log, "Merge and publish"):
+        with (
+            refusals_fail_without_retry(),
+            timed("merge_sweep", context) as step,
+            log_group(self.log, "Merge and publish"),
+        ):
             shards, parts = digests(self.shards), digests(self.parts)
             self.log.info("%d swept shards of %d", len(parts), len(shards))
             published = sweep_steps.merge(
@@ -161,6 +171,9 @@ class MergeSweepOperator(DeltaOperator):
                 facts={"airflow": {**run, "try_number": ti.try_number}},
             )
             self.manifest = published.manifest
+            step.tell_discrepancies(
+                read_measured(DeltaStoreHook(self.store_conn_id).get_conn(), self.manifest).manifest
+            )
             earlier = published.receipt is None or published.receipt.reused
             said = "An earlier try had published manifest" if earlier else "Manifest"
             self.log.info("%s %s, generation %s", said, published.manifest, published.generation)
