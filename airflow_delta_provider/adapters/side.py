@@ -21,6 +21,7 @@ __all__ = [
     "Cancellable",
     "Column",
     "Order",
+    "Proving",
     "RangeCost",
     "Request",
     "Side",
@@ -171,4 +172,20 @@ class Cancellable(Protocol):
 
         Never raises for an engine that is gone, and returns within a few seconds.
         """
+        ...
+
+
+@runtime_checkable
+class Proving(Protocol):
+    """A side that can prove what it holds, so that a result over the same content need not be computed again."""
+
+    def state(self) -> tuple[tuple[str, str], ...]:
+        """Return each part of the content and its proof: a file and its SHA-256, a table and its snapshot.
+
+        Equal proofs mean equal rows. A size, a time of change or a name proves nothing and is never one.
+        """
+        ...
+
+    def needs(self, request: Request) -> tuple[int, ...]:
+        """Return the places in ``state`` of all parts on which this read depends."""
         ...

@@ -23,12 +23,13 @@ NAME = re.compile(r"[a-z0-9_-]{1,64}")
 SPEC_BYTES_MAX = 1024 * 1024
 INLINE_LIMIT = 65_536
 SHARD_ROWS = 2_000_000
+RESUMES = ("run", "proved")
 STRATEGIES = ("auto", "stream", "fingerprint", "fast")
 ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _FIELDS = {
     "name", "schema_version", "contract_version", "source", "target", "key", "keys", "columns", "filter", "key_range",
-    "rules", "csv", "jsonl", "shards", "detail", "sensitive", "recheck", "strategy", "hmac", "inline_limit", "limits",
+    "rules", "csv", "jsonl", "shards", "detail", "sensitive", "recheck", "strategy", "hmac", "inline_limit", "limits", "resume",
 }  # fmt: skip
 
 
@@ -113,6 +114,7 @@ class Spec:
     hmac: dict[str, str] = field(default_factory=dict)
     inline_limit: int = INLINE_LIMIT
     limits: Limits = field(default_factory=Limits)
+    resume: str = "run"
     form: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -200,6 +202,7 @@ def parse_spec(form: Mapping[str, Any], *, sweep: bool = False) -> Spec:
         hmac=_hmac(form),
         inline_limit=_int(form, "inline_limit", INLINE_LIMIT, 1, 2**31, "inline_limit") or INLINE_LIMIT,
         limits=_limits(form),
+        resume=_choice(form, "resume", RESUMES, "resume"),
         form=dict(form),
     )
 

@@ -15,6 +15,7 @@ from airflow_delta_provider.adapters.side import (
     Cancellable,
     Column,
     Order,
+    Proving,
     RangeCost,
     Request,
     Side,
@@ -133,6 +134,12 @@ def canceller(side: Side) -> Callable[[bool], None] | None:
     """Return what ends the running read of a side from another thread, or None where nothing does."""
     inner = side.inner if isinstance(side, NamedSide) else side
     return inner.cancel if isinstance(inner, Cancellable) else None
+
+
+def proving(side: Side) -> Proving | None:
+    """Return the side that proves what it holds, or None where it cannot."""
+    inner = side.inner if isinstance(side, NamedSide) else side
+    return inner if isinstance(inner, Proving) else None
 
 
 @contextmanager

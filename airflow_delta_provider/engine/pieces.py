@@ -64,9 +64,14 @@ def compared_whole(work: Work, shard: Shard, pieces: Sequence[Mapping[str, Any]]
         "ms": sum(piece["ms"] for piece in pieces),
         "population": add_populations([piece["population"] for piece in pieces]),
         "records": sum(piece["records"] for piece in pieces),
-        "sides": pieces[-1]["sides"],
+        "sides": next((piece["sides"] for piece in pieces if piece["sides"]), []),
         "started_ms": min(piece["started_ms"] for piece in pieces),
         **{name: sum(piece[name] for piece in pieces) for name in LOOKS if all(name in piece for piece in pieces)},
+        **(
+            {"taken": sum(piece.get("taken", 0) for piece in pieces)}
+            if any("taken" in piece for piece in pieces)
+            else {}
+        ),
         **united_facts(pieces),
     }
 

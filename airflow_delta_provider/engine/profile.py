@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-PARTS = ("open", "plan", "sort", "shards", "read", "compare", "encode", "merge", "store")
+PARTS = ("open", "plan", "sort", "shards", "read", "compare", "encode", "merge", "prove", "store")
 """Order of the parts. ``shards`` is wall time; ``read``, ``compare`` and ``encode`` are its pieces, over all workers."""
 INSIDE_SHARDS = ("read", "compare", "encode")
 """``read``: the comparison waited for rows. ``encode``: canonical lines, digests and the body of the sub-manifest."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import airflow_delta_provider
 from airflow_delta_provider.adapters.side import RangeCost
@@ -29,9 +29,10 @@ from airflow_delta_provider.core.submanifest import build_sub_manifest
 from airflow_delta_provider.engine.light import keep_pandas_out, pandas_kept_out
 from airflow_delta_provider.engine.narrow import narrows, strategy_form
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
-from airflow_delta_provider.engine.planning import SIDES, WORKER_ROWS_MIN, plan_ranges
+from airflow_delta_provider.engine.planning import SIDES, WORKER_ROWS_MIN
 from airflow_delta_provider.engine.profile import Stopwatch
 from airflow_delta_provider.engine.recheck import compare_settled, settled_form
+from airflow_delta_provider.engine.skipped import Carried, Ready, open_binary
 from airflow_delta_provider.engine.spilled import spill_side
 from airflow_delta_provider.engine.workers import results_of
 
@@ -84,6 +85,8 @@ class _Job:
     spilled: Mapping[str, Path]
     hmac_key: HmacKey | None
     light: bool = False
+    ready: Ready = field(default_factory=dict)
+    keep_raw: bool = False
 
 
 def reconcile(
@@ -108,24 +111,27 @@ def reconcile(
         opened = stack.enter_context(open_sides(spec, open_side, hmac_key=hmac_key))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-run-")))
         parts.lap("open")
-        ranges = plan_ranges(opened, count=shards, workers=workers)
+        carried = Carried(opened, store, folder, count=shards, workers=workers)
+        ranges, ready = carried.ranges, carried.ready
         parts.lap("plan")
         spilled = {}
-        if len(ranges) > 1 and not narrows(opened):
+        if len(ranges) - len(ready) > 1 and not narrows(opened):
             scanned = [name for name in SIDES if opened.range_cost(name) is RangeCost.SCAN]
             watch = partial(_check_time, deadline, spec)
             spilled = {name: spill_side(opened, name, folder, watch=watch) for name in scanned}
-        key = opened.comparison.hmac_key
-        job = _Job(spec.form, opened.shared.identity, folder, deadline, spilled, key, pandas_kept_out())
-        rows = max(opened.side(name).estimate_rows() or 0 for name in SIDES)
-        workers = min(workers, len(ranges), 1 + rows // WORKER_ROWS_MIN)
+        key, light, keep_raw = opened.comparison.hmac_key, pandas_kept_out(), bool(carried.pieces)
+        job = _Job(spec.form, opened.shared.identity, folder, deadline, spilled, key, light, ready, keep_raw)
+        workers = min(workers, len(ranges), 1 + carried.rows // WORKER_ROWS_MIN)
         parts.lap("sort")
         results = _compare_all(opened, ranges, job, open_side, workers, progress)
         parts.lap("shards")
         parts.add([one.facts for one in results])
         merged, body = _merge(results, spec, folder)
         parts.lap("merge")
-        sidecar = {**_sidecar(opened, started, clock, ranges, results, workers), "profile": parts.form()}
+        labels = [each.label(opened.shared.key_types) for each in ranges]
+        told = carried.told(labels, lambda: open_sides(spec, open_side, hmac_key=hmac_key))
+        parts.lap("prove" if carried.pieces else "merge")
+        sidecar = {**_sidecar(opened, started, clock, labels, results, workers), **told, "profile": parts.form()}
         with closing(body.open("rb")) as file:
             receipt = publish(
                 store,
@@ -141,6 +147,7 @@ def reconcile(
                 ),
                 sign=sign,
             )
+        carried.leave([one.facts for one in results], receipt.manifest)
         parts.lap("store")
         manifest, summary = documents.parse_manifest(merged.manifest), documents.parse_summary(merged.summary)
         return Outcome(receipt, manifest, summary, sidecar, parts.form())
@@ -236,8 +243,8 @@ def _run_shard(
             tell(source_rows + target_rows)
 
     raw_path, body_path = job.folder / f"{number:06d}.raw", job.folder / f"{number:06d}.jsonl"
-    with raw_path.open("w+b") as raw:
-        facts = compare_settled(
+    with raw_path.open("r+b" if key_range in job.ready else "w+b") as raw:
+        facts = job.ready.get(key_range) or compare_settled(
             opened,
             lambda: open_sides(opened.spec, open_side, hmac_key=job.hmac_key),
             key_range,
@@ -252,7 +259,8 @@ def _run_shard(
         compared = time.monotonic()
         with body_path.open("wb") as body:
             sub = build_sub_manifest(raw, opened.shared, body, bytes_max=limits.max_bytes)
-    raw_path.unlink()
+    if not job.keep_raw:
+        raw_path.unlink()
     ended = time.monotonic()
     facts |= {
         "compare_ms": round((compared - clock) * 1000) - facts.get("read_ms", 0),
@@ -279,20 +287,14 @@ def _merge(results: list[_ShardResult], spec: Spec, folder: Path) -> tuple[Merge
     return merged, path
 
 
-def open_binary(path: Path) -> BinaryIO:
-    """Open a file for reading bytes."""
-    return path.open("rb")
-
-
 def _sidecar(
     opened: Opened,
     started: datetime,
     clock: float,
-    ranges: list[KeyRange],
+    labels: list[str],
     results: list[_ShardResult],
     workers: int,
 ) -> dict[str, Any]:
-    types = opened.shared.key_types
     return {
         "duration_ms": round((time.monotonic() - clock) * 1000),
         "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -300,8 +302,8 @@ def _sidecar(
         "process": os.getpid(),
         **settled_form(opened.spec, [one.facts for one in results]),
         "shards": [
-            {"label": key_range.label(types), "ms": one.facts["ms"], "records": one.facts["records"]}
-            for key_range, one in zip(ranges, results, strict=True)
+            {"label": label, "ms": one.facts["ms"], "records": one.facts["records"]}
+            for label, one in zip(labels, results, strict=True)
         ],
         "sides": [{"facts": plain(opened.side(name).facts()), "side": name} for name in SIDES],
         "started_at": started.isoformat(timespec="milliseconds"),

@@ -33,7 +33,7 @@ from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import Spec
 from airflow_delta_provider.core.store.publish import Publication, Receipt, Sign, publish
 from airflow_delta_provider.engine.narrow import strategy_form
-from airflow_delta_provider.engine.opened import OpenSide, open_sides
+from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
 from airflow_delta_provider.engine.pieces import (
     Clock,
     build_piece,
@@ -43,10 +43,11 @@ from airflow_delta_provider.engine.pieces import (
     raws_of,
     shared_by,
 )
-from airflow_delta_provider.engine.planning import SIDES, grouped, plan_ranges
+from airflow_delta_provider.engine.planning import SIDES, grouped
+from airflow_delta_provider.engine.proved import prove
 from airflow_delta_provider.engine.recheck import settled_form
 from airflow_delta_provider.engine.resume import Results
-from airflow_delta_provider.engine.run import open_binary
+from airflow_delta_provider.engine.skipped import TAKEN, Leaving, open_binary, pieces_under, ranges_under, rows_of, take
 from airflow_delta_provider.engine.work import Plan, Shard, Work, read_shards, write_plan
 
 HOLES_SHOWN = 3
@@ -64,7 +65,8 @@ class Planned:
 class Compared:
     """A compared shard: the digest of its raw comparison, and its counts by name.
 
-    ``reused`` is how many of its pieces an earlier try of the run had finished, of ``len(shard.pieces)``.
+    ``reused`` is how many of its pieces an earlier try of the run had finished, of ``len(shard.pieces)``; ``taken`` how
+    many an earlier run had compared, under proof that both sides held what they hold now.
     """
 
     digest: str
@@ -72,6 +74,7 @@ class Compared:
     records: int
     population: Mapping[str, Any]
     reused: int
+    taken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +116,16 @@ def plan(
     found = results.of_plan(request) if on_rerun == "reuse" else None
     if found is None:
         with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
-            pieces = grouped(plan_ranges(opened, count=shards), shards_max)
-            planned_ms = None if spec.limits.max_seconds is None else round(clock() * 1000)
-            digest, planned = write_plan(work, spec, opened.shared, pieces, planned_ms, on_rerun)
+            proof = prove(opened)
+            ranges = ranges_under(opened, work.store, proof, count=shards)
+            about = {
+                "on_rerun": on_rerun,
+                "planned_ms": None if spec.limits.max_seconds is None else round(clock() * 1000),
+                "proof": None if proof is None else proof.form(),
+                "request": [rows_of(opened), shards],
+            }
+            proved = {each: piece.form() for each, piece in pieces_under(opened, proof, ranges).items()}
+            digest, planned = write_plan(work, spec, opened.shared, grouped(ranges, shards_max), about, proved)
             rows = {name: opened.side(name).estimate_rows() for name in SIDES}
         found = {"plan": digest, "request": request, "rows_estimate": rows, "shards": planned}
         if on_rerun == "reuse":
@@ -145,6 +155,10 @@ def compare(
         several = len(shard.pieces) > 1
         found = [results.of_comparison(shard.digest, shard.plan.digest, n) if several else None for n in range(reused)]
         reused = sum(one is not None for one in found)
+        for number, one in enumerate(found):
+            found[number] = one or take(work, shard, number, clock)
+            if one is None and found[number] is not None and several:
+                results.leave_comparison(shard.digest, found[number] or {}, number)
         spec = shard.plan.spec
         reopen = partial(open_sides, spec, open_side, hmac_key=key_of(spec))
         with ExitStack() as stack:
@@ -159,7 +173,7 @@ def compare(
                     results.leave_comparison(shard.digest, found[number] or {}, number)
         whole = compared_whole(work, shard, [one for one in found if one is not None])
         results.leave_comparison(shard.digest, whole)
-    return Compared(whole["digest"], shard, whole["records"], whole["population"], reused)
+    return Compared(whole["digest"], shard, whole["records"], whole["population"], reused, whole.get(TAKEN, 0))
 
 
 def build(shard_digest: str, comparison: str, work: Work) -> Built:
@@ -201,12 +215,15 @@ def merge(
     sign: Sign | None = None,
     on_rerun: str = "reuse",
     facts: Mapping[str, Any] | None = None,
+    reopen: Callable[[Spec], Opened] | None = None,
     clock: Clock = time.time,
 ) -> Published:
     """Merge the sub-manifests of a whole plan, publish the manifest, and clear the work folder.
 
     ``shards`` are the digests of the plan and ``parts`` those of the sub-manifests, both in any order. Nothing is merged
     unless every shard has its part. ``slot_hex`` names the logical task run that publishes, ``facts`` go to the sidecar.
+    ``reopen`` opens both sides anew: where the specification asks for ``resume: proved`` they are proved once more, and the
+    comparisons are kept for later runs.
     The documents of the plan stay in the work folder, so that each step may be run again; where nothing else is left of a
     run that had finished, the manifest that it published is returned.
     Raises: MergeGapError (DELTA_MERGE_GAP) for a hole, InputShardError, MergeContextError, RecordLimitError,
@@ -224,9 +241,11 @@ def merge(
                 raise
             return Published(earlier, None)
         body.flush()
-        sidecar = {**_sidecar(work, planned, inputs, clock), **(facts or {})}
+        leaving = Leaving(work, planned, None if reopen is None else partial(reopen, planned[0].plan.spec))
+        sidecar = {**_sidecar(work, planned, inputs, clock), **leaving.form(), **(facts or {})}
         publication = _publication(merged, work, planned[0].plan, body, sidecar)
         receipt = publish(work.store, publication, sign=sign, slot_hex=slot_hex, on_rerun=on_rerun)
+    leaving.leave(receipt.manifest)
     keep = {planned[0].plan.digest, *shards}
     if planned[0].plan.on_rerun == "reuse":
         keep |= Results(work).finish(planned[0].plan.digest, shards, receipt.manifest)
@@ -325,7 +344,7 @@ def _sidecar(work: Work, planned: Sequence[Shard], inputs: Sequence[_Part], cloc
             {"label": shard.label, "ms": (note or {}).get("ms"), "records": one.document["body"]["records"]}
             for shard, note, one in zip(planned, notes, inputs, strict=True)
         ],
-        "sides": next((note["sides"] for note in notes if note), []),
+        "sides": next((note["sides"] for note in notes if note and note["sides"]), []),
         "started_at": _iso(started_ms),
         **strategy_form(planned[0].plan.spec.strategy, [note or {} for note in notes]),
         "tool": f"airflow-delta-provider {airflow_delta_provider.__version__}",

@@ -38,7 +38,8 @@ class Plan:
     Shape: ``spec`` is the specification as it was rendered, ``${ENV}`` unreplaced, so that it holds no secret;
     ``documents`` has the digests of ``schema``, ``contract`` and ``structure``; ``identity`` is that of `Shared`;
     ``shards`` is how many there are; ``planned_ms`` when the plan was made, None without a limit of time; ``on_rerun``
-    what a rerun does, as of ``steps.merge``.
+    what a rerun does, as of ``steps.merge``; ``proof`` what the sides held then, in the form of `proved.Proof`, None
+    where the specification does not ask; ``request`` is what was asked of the plan, by which later runs find its cuts.
     """
 
     digest: str
@@ -49,6 +50,8 @@ class Plan:
     shards: int
     planned_ms: int | None
     on_rerun: str
+    proof: dict[str, Any] | None
+    request: list[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Shard:
     """One planned shard: its place in the plan, counted from 0, its key range, and the range for people.
 
     ``pieces`` tile the range: a shard of several is compared piece by piece, and a retry keeps the finished ones.
+    ``proved`` has for each the members of a `proved.Piece`; it is empty where nothing is proved.
     """
 
     digest: str
@@ -64,6 +68,7 @@ class Shard:
     key_range: KeyRange
     label: str
     pieces: Sequence[KeyRange]
+    proved: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +158,13 @@ def write_plan(
     spec: Spec,
     shared: Shared,
     shards: Sequence[Sequence[KeyRange]],
-    planned_ms: int | None,
-    on_rerun: str,
+    about: Mapping[str, Any],
+    proved: Mapping[KeyRange, Mapping[str, Any]],
 ) -> tuple[str, list[str]]:
     """Store the shared documents, the plan and its shards; return the digests of the plan, and of the shards in key order.
 
-    ``shards`` holds the pieces of each shard, in key order.
+    ``shards`` holds the pieces of each shard, in key order; ``proved`` what is proved of pieces; ``about`` the members
+    ``planned_ms``, ``on_rerun``, ``proof`` and ``request`` of the plan.
     """
     named = {name: blobs.put_blob(work.store, getattr(shared, name)) for name in ("schema", "contract", "structure")}
     plan = work.put(
@@ -167,18 +173,20 @@ def write_plan(
                 "documents": named,
                 "format": PLAN_FORMAT,
                 "identity": shared.identity,
-                "on_rerun": on_rerun,
                 "pair": dict(shared.context.pair),
-                "planned_ms": planned_ms,
+                **about,
                 "shards": len(shards),
                 "spec": json.dumps(spec.form),
             }
         )
     )
-    return plan, [work.put(_shard_bytes(plan, number, pieces, shared)) for number, pieces in enumerate(shards)]
+    documents = (_shard_bytes(plan, number, pieces, shared, proved) for number, pieces in enumerate(shards))
+    return plan, [work.put(document) for document in documents]
 
 
-def _shard_bytes(plan: str, number: int, pieces: Sequence[KeyRange], shared: Shared) -> bytes:
+def _shard_bytes(
+    plan: str, number: int, pieces: Sequence[KeyRange], shared: Shared, proved: Mapping[KeyRange, Mapping[str, Any]]
+) -> bytes:
     key_range = KeyRange(pieces[0].lower, pieces[-1].upper)
     return jsonc.dumps(
         {
@@ -188,6 +196,7 @@ def _shard_bytes(plan: str, number: int, pieces: Sequence[KeyRange], shared: Sha
             "label": key_range.label(shared.key_types),
             "number": number,
             "plan": plan,
+            "proved": [proved[piece] for piece in pieces if piece in proved],
         }
     )
 
@@ -203,13 +212,15 @@ def read_shards(work: Work, digests: Iterable[str]) -> list[Shard]:
         bounds = [found["key_range"][side] for side in ("lower", "upper")]
         key_range = KeyRange(*(None if bound is None else bytes.fromhex(bound) for bound in bounds))
         pieces = tile(key_range, [bytes.fromhex(cut) for cut in found["cuts"]])
-        shards.append(Shard(digest, plans[found["plan"]], found["number"], key_range, found["label"], pieces))
+        shards.append(
+            Shard(digest, plans[found["plan"]], found["number"], key_range, found["label"], pieces, found["proved"])
+        )
     return shards
 
 
 def _read_plan(work: Work, digest_hex: str) -> Plan:
     found = read_document(work, digest_hex, PLAN_FORMAT)
-    members = ("documents", "pair", "identity", "shards", "planned_ms", "on_rerun")
+    members = ("documents", "pair", "identity", "shards", "planned_ms", "on_rerun", "proof", "request")
     return Plan(digest_hex, parse_spec(json.loads(found["spec"])), *(found[member] for member in members))
 
 

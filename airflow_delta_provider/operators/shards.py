@@ -123,6 +123,11 @@ class CompareShardOperator(DeltaOperator):
             if compared.reused:
                 pieces = len(shard.pieces)
                 self.log.info("%d of %d pieces were finished by an earlier try of this run", compared.reused, pieces)
+            if compared.taken:
+                pieces = len(shard.pieces)
+                self.log.info(
+                    "%d of %d pieces were not read: both sides prove what an earlier run read", compared.taken, pieces
+                )
         return compared.digest
 
 
@@ -200,6 +205,9 @@ class MergeManifestOperator(DeltaOperator):
         """Merge, sign, publish, and clear the work folder."""
         from airflow_delta_provider.core.store.slots import run_slot
         from airflow_delta_provider.engine import steps
+        from airflow_delta_provider.engine.opened import open_sides
+        from airflow_delta_provider.hooks.keys import hmac_key_for
+        from airflow_delta_provider.hooks.sides import open_side
 
         ti = context["ti"]
         run = {"dag_id": ti.dag_id, "map_index": ti.map_index, "run_id": ti.run_id, "task_id": ti.task_id}
@@ -218,6 +226,7 @@ class MergeManifestOperator(DeltaOperator):
                 slot_hex=run_slot(ti.dag_id, ti.run_id, ti.task_id, ti.map_index),
                 sign=sign_with(self.signer_conn_id),
                 on_rerun=self.on_rerun,
+                reopen=lambda spec: open_sides(spec, open_side, hmac_key=hmac_key_for(spec)),
                 facts={"airflow": {**run, "try_number": ti.try_number}},
             )
             self.manifest = published.manifest

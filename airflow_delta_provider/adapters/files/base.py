@@ -190,6 +190,19 @@ class FileSide(ABC):
     def _file_facts(self, file: SideFile) -> dict[str, Any]:
         return {"mtime_ns": file.mtime_ns, "name": file.name, "size": file.size}
 
+    def state(self) -> tuple[tuple[str, str], ...]:
+        """Return each file, with the folders that name partitions, and the SHA-256 of all its bytes."""
+        return self._state
+
+    @cached_property
+    def _state(self) -> tuple[tuple[str, str], ...]:
+        folders = ["".join(f"{name}={value}/" for name, value in file.partitions) for file in self.files]
+        return tuple((folder + file.name, file.sha256()) for folder, file in zip(folders, self.files, strict=True))
+
+    def needs(self, request: Request) -> tuple[int, ...]:
+        """Every read goes over all files."""
+        return tuple(range(len(self.files)))
+
     def close(self) -> None:  # noqa: B027 - files are open only while they are read
         """Do nothing: files are open only while they are read."""
 

@@ -131,7 +131,15 @@ class ParquetSide(FileSide):
         groups = self._row_groups(key[0], type) if self._orders_alike(key[0], type) else []
         return RangeCost.INDEX if len(groups) > 1 and ascending(groups) else RangeCost.SCAN
 
+    def needs(self, request: Request) -> tuple[int, ...]:
+        """A range depends on the files of which a row group may hold it, and on no other."""
+        return tuple(sorted({group.file for group in self._groups_of(request)}))
+
     def _batches(self, names: tuple[str, ...], request: Request) -> Iterator[tuple[SideFile, pa.RecordBatch]]:
+        yield from self._group_batches(self._groups_of(request), names, request)
+
+    def _groups_of(self, request: Request) -> list[RowGroup]:
+        """Return the row groups that a request needs, in the order in which they are read."""
         bounded = request.key and (request.ordered or request.lower is not None or request.upper is not None)
         alike = bounded and self._orders_alike(request.key[0], request.key_types[0])
         groups = self._row_groups(request.key[0] if alike else "", request.key_types[0] if alike else None)
@@ -139,7 +147,7 @@ class ParquetSide(FileSide):
             groups = [group for group in groups if may_hold(group, request.lower, request.upper)]
             if request.ordered:
                 groups.sort(key=lambda group: (group.lower or b"", group.file, group.number))
-        yield from self._group_batches(groups, names, request)
+        return groups
 
     def _group_batches(
         self, groups: list[RowGroup], names: tuple[str, ...], request: Request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import pyarrow.fs as pafs
 from airflow_delta_provider.core.errors import InputPathError, SideFileError, SideMissingError, SideSchemeError, shown
 from airflow_delta_provider.core.errors.base import SHOWN_CHARS_MAX
 
+HASHED_BYTES = 2**20
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 DELTA_LOG = "_delta_log"
 TABLE_FOLDERS = {DELTA_LOG: "Delta Lake", ".hoodie": "Hudi"}
@@ -47,6 +49,14 @@ class SideFile:
         """Open for random access, reading only."""
         with reading(self.name):
             return self.fs.open_input_file(self.path)
+
+    def sha256(self) -> str:
+        """Return ``sha256:`` and the digest of all bytes of the file, read now."""
+        hasher = hashlib.sha256()
+        with reading(self.name), self.open() as stream:
+            while chunk := stream.read(HASHED_BYTES):
+                hasher.update(chunk)
+        return f"sha256:{hasher.hexdigest()}"
 
 
 @contextmanager

@@ -47,6 +47,16 @@ class TableSide(FileSide):
     def _snapshot(self) -> Any:
         """Return what names the snapshot."""
 
+    @abstractmethod
+    def _table_id(self) -> str:
+        """Return the id that the table got when it was made, and that no other table has."""
+
+    @cached_property
+    def _state(self) -> tuple[tuple[str, str], ...]:
+        """The snapshot of this very table: its files are never written again."""
+        with self._reading():
+            return ((self.files[0].name, f"{self.kind}:{self._table_id()}:{self._snapshot()}"),)
+
     @cached_property
     def _inside(self) -> tuple[Column, ...]:
         with self._reading():
@@ -125,6 +135,9 @@ class DeltaSide(TableSide):
     def _snapshot(self) -> Any:
         return int(self._dataset[0].version())
 
+    def _table_id(self) -> str:
+        return str(self._dataset[0].metadata().id)
+
     def _estimate(self) -> int | None:
         with self._reading():
             return int(self._dataset[1].count_rows())
@@ -157,6 +170,10 @@ class IcebergSide(TableSide):
     def _snapshot(self) -> Any:
         snapshot = self._table.current_snapshot()
         return None if snapshot is None else str(snapshot.snapshot_id)
+
+    def _table_id(self) -> str:
+        metadata = self._table.metadata
+        return f"{metadata.table_uuid}:{metadata.current_schema_id}"
 
     def _estimate(self) -> int | None:
         """The total that the snapshot's summary states, which counts rows that deletes take away."""

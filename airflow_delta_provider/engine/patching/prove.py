@@ -20,8 +20,8 @@ from airflow_delta_provider.core.submanifest import build_sub_manifest
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
 from airflow_delta_provider.engine.patching.context import Context
 from airflow_delta_provider.engine.planning import plan_ranges
-from airflow_delta_provider.engine.run import open_binary
 from airflow_delta_provider.engine.shards import compare_shard
+from airflow_delta_provider.engine.skipped import open_binary
 
 WHOLE_ROWS_MAX = 100_000
 """Up to so many rows the whole range of the patched manifest is compared again, not only the touched part."""
