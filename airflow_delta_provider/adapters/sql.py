@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from airflow_delta_provider.adapters.dialects.base import ReadColumn, Relation
 from airflow_delta_provider.adapters.dialects.statement import Statement, joined, sql
+from airflow_delta_provider.adapters.load import Explained, Load
 from airflow_delta_provider.adapters.ranges import sortable
 from airflow_delta_provider.adapters.side import KEEP_COLUMN, SAMPLE_ROWS, Column, Order, RangeCost, Request, Side
 from airflow_delta_provider.adapters.sqlprints import SqlFingerprints
 from airflow_delta_provider.core.errors import (
     SideColumnTypeError,
     SideReadError,
+    SpecValueError,
     shown,
 )
 from airflow_delta_provider.core.types import LogicalType
@@ -142,6 +144,30 @@ class SqlSide(SqlFingerprints):
         self._opened()
         with self._refusals():
             return {"engine": self.kind, **self._dialect.facts(self._connection)}
+
+    def limit_statements(self, seconds: float) -> None:
+        """Let no statement run longer, from the next opening on."""
+        self._statement_s = seconds
+
+    def load(self) -> Load:
+        """Return how busy the server is, over a connection of its own that sees the moment and not the snapshot."""
+        connection = self._connect()
+        try:
+            with self._refusals():
+                found = self._dialect.load(connection)
+        finally:
+            self._dialect.close(connection)
+        if found is None:
+            raise SpecValueError(f"{self.kind} tells neither sessions nor lag.", where="manners")
+        return found
+
+    def explained(self, request: Request) -> Explained | None:
+        """Return what the planner says of a read."""
+        relation = self._opened()
+        terms = [sql(column.select) for column in self._readable(request.columns)]
+        statement = self._select(relation, terms, request)
+        with self._refusals():
+            return self._dialect.explained(self._connection, statement)
 
     def cancel(self, cut: bool = False) -> None:
         """End the read that runs, from another thread."""

@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_delta_provider.adapters.dialects.base import Dialect, ReadColumn, Relation
-from airflow_delta_provider.core.errors import DeltaError, SideMissingError, SideNamesError, SpecColumnError, shown
+from airflow_delta_provider.core.errors import (
+    DeltaError,
+    SideMissingError,
+    SideNamesError,
+    SpecColumnError,
+    SpecValueError,
+    shown,
+)
 
 
 class SqlRelation:
@@ -29,6 +36,7 @@ class SqlRelation:
         self._connection: Any = None
         self._relation: Relation | None = None
         self._read_columns: tuple[ReadColumn, ...] | None = None
+        self._statement_s: float | None = None
 
     def _opened(self) -> Relation:
         if self._relation is not None:
@@ -36,6 +44,8 @@ class SqlRelation:
         self._connection = self._connect()
         with self._refusals():
             self._dialect.begin(self._connection)
+            if self._statement_s is not None and not self._dialect.limit(self._connection, self._statement_s):
+                raise SpecValueError(f"{self.kind} has no statement timeout.", where="statement_timeout")
             if self._table is None:
                 self._relation = self._dialect.query(self._query or "")
                 return self._relation

@@ -9,11 +9,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow_delta_provider.adapters.open import open_side
+from airflow_delta_provider.adapters.side import RangeCost
 from airflow_delta_provider.cli import output
 from airflow_delta_provider.cli.files import read_signer
 from airflow_delta_provider.core import documents
-from airflow_delta_provider.core.spec import load_spec
+from airflow_delta_provider.core.plan import KeyRange
+from airflow_delta_provider.core.spec import Spec, load_spec
 from airflow_delta_provider.core.store import open_store
+from airflow_delta_provider.core.store.store import Store
+from airflow_delta_provider.engine.manners import explained, look_ahead
 from airflow_delta_provider.engine.narrow import NARROWING, narrowing_of
 from airflow_delta_provider.engine.opened import Opened, open_sides
 from airflow_delta_provider.engine.planning import SIDES, plan_ranges
@@ -27,6 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare and publish. Exit: 0 no discrepancy, 1 discrepancies."""
     spec = load_spec(arguments.spec)
     store = open_store(arguments.store)
+    if arguments.sample:
+        return _sample(arguments, spec, store)
     sign = load_sign(arguments.sign) if arguments.sign else None
     progress = output.ProgressBar(spec.name)
     try:
@@ -38,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
             workers=arguments.workers or os.cpu_count() or 1,
             sign=sign,
             progress=progress,
+            tell=output.print_line,
         )
     finally:
         progress.close()
@@ -48,6 +55,33 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.profile:
         print("\n".join(profile_lines(outcome.profile)), file=sys.stderr)
     return 1 if outcome.records else 0
+
+
+def _sample(arguments: argparse.Namespace, spec: Spec, store: Store) -> int:
+    """Compare some shards. Exit: 0 no discrepancy in them, 1 discrepancies."""
+    from airflow_delta_provider.engine.sample import sample
+
+    found = sample(spec, store, open_side, count=arguments.sample, shards=arguments.shards, tell=output.print_line)
+    forms = [
+        {
+            "manifest": one.manifest,
+            "label": one.label,
+            "categories": {name: part["records"] for name, part in one.document["categories"].items()},
+            "population": one.document["population"],
+        }
+        for one in found.looked
+    ]
+    if arguments.json:
+        output.print_json({"sample": forms, "shards": found.shards, "verdict": None})
+    else:
+        for one, form in zip(found.looked, forms, strict=True):
+            rows = form["population"]["source"]["rows"]
+            print(
+                output.printable(f"{one.label}: {rows} source rows, {one.document['body']['records']} records differ")
+            )
+            print(f"  sub-manifest  {one.manifest}")
+        print(f"{len(forms)} of {found.shards} shards were compared; there is no verdict on the whole")
+    return 1 if found.records else 0
 
 
 def load_sign(path: str) -> Any:
@@ -115,7 +149,8 @@ def check(arguments: argparse.Namespace) -> int:
     spec = load_spec(arguments.spec)
     with open_sides(spec, open_side) as opened:
         ranges = plan_ranges(opened, count=arguments.shards)
-        form = _check_form(opened, [key_range.label(opened.shared.key_types) for key_range in ranges])
+        look_ahead(opened, ranges)
+        form = _check_form(opened, ranges, [key_range.label(opened.shared.key_types) for key_range in ranges])
         if spec.strategy in NARROWING:
             how = narrowing_of(opened)
             form["strategy"] = {"asked": spec.strategy, "reason": how.reason, "taken": how.strategy}
@@ -126,7 +161,21 @@ def check(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_form(opened: Opened, labels: list[str]) -> dict[str, Any]:
+def _scan_form(opened: Opened, name: str, ranges: list[KeyRange]) -> dict[str, Any] | None:
+    """Return what the engine says that the whole read will look at: the sum over shards where an index serves them."""
+    found = explained(opened, name, opened.key_range)
+    if found is None:
+        return None
+    times = len(ranges) if opened.range_cost(name) is RangeCost.SCAN else 1
+    size = found.payload_bytes
+    return {
+        "bytes": None if size is None else size * times,
+        "rows": found.rows * times,
+        "sorted_rows": found.sorted_rows,
+    }
+
+
+def _check_form(opened: Opened, ranges: list[KeyRange], labels: list[str]) -> dict[str, Any]:
     columns = {name: {column.name: column for column in opened.side(name).columns} for name in SIDES}
     pairs = [
         {
@@ -156,11 +205,18 @@ def _check_form(opened: Opened, labels: list[str]) -> dict[str, Any]:
                 "order": opened.order(name).value,
                 "range_cost": opened.range_cost(name).value,
                 "rows_estimate": opened.side(name).estimate_rows(),
+                "scan": _scan_form(opened, name, ranges),
             }
             for name in SIDES
         },
         "shards": labels,
     }
+
+
+def _scan_line(scan: Mapping[str, Any]) -> str:
+    size = "" if scan["bytes"] is None else f", about {scan['bytes']} bytes"
+    sort = f", {scan['sorted_rows']} rows sorted by the engine" if scan["sorted_rows"] else ""
+    return f"the engine would scan {scan['rows']} rows{size}{sort}"
 
 
 def _print_check(form: dict[str, Any]) -> None:
@@ -182,6 +238,8 @@ def _check_lines(form: dict[str, Any]) -> Iterator[str]:
         side = form["sides"][name]
         cost = ", one key range costs a scan: spilled once" if side["range_cost"] == "scan" else ""
         yield f"  {name}: {side['kind']}, about {side['rows_estimate']} rows, order {side['order']}{cost}"
+        if side["scan"] is not None:
+            yield f"  {name}: {_scan_line(side['scan'])}"
     if "strategy" in form:
         how = form["strategy"]
         yield f"  strategy: {how['taken']}, asked for {how['asked']}{': ' + how['reason'] if how['reason'] else ''}"

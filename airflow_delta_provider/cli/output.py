@@ -62,6 +62,11 @@ def printable(value: object) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(value))
 
 
+def print_line(line: str) -> None:
+    """Print one line for people on stderr."""
+    print(printable(line), file=sys.stderr, flush=True)
+
+
 class ProgressBar:
     """Rows per second and time left: a bar on a terminal, a line now and then elsewhere, on stderr."""
 

@@ -63,6 +63,12 @@ def _compare_commands(commands: Any) -> None:
     run.add_argument("--shards", type=_positive, metavar="N", help="how many key ranges to aim for")
     run.add_argument("--workers", type=_positive, default=None, metavar="N", help="local processes")
     run.add_argument("--sign", metavar="KEY", help=SIGN_HELP)
+    run.add_argument(
+        "--sample",
+        type=_positive,
+        metavar="N",
+        help="compare N shards only, store their sub-manifests, give no verdict",
+    )
     run.add_argument("--profile", action="store_true", help="tell on stderr where the time went")
     _json(run)
     sweep = _add(commands, "sweep", "compare a data set with its own last sweep and publish what changed", "sweep")

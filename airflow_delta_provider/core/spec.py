@@ -18,6 +18,18 @@ from airflow_delta_provider.core.errors import (
     SpecValueError,
     shown,
 )
+from airflow_delta_provider.core.manners import Limits, Manners, limits_of, manners_of
+from airflow_delta_provider.core.specfields import (
+    choice_of,
+    duration_s,
+    int_of,
+    known,
+    literals_of,
+    member_map,
+    text_of,
+    texts_of,
+    version_of,
+)
 
 NAME = re.compile(r"[a-z0-9_-]{1,64}")
 SPEC_BYTES_MAX = 1024 * 1024
@@ -26,10 +38,9 @@ SHARD_ROWS = 2_000_000
 RESUMES = ("run", "proved")
 STRATEGIES = ("auto", "stream", "fingerprint", "fast")
 ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _FIELDS = {
     "name", "schema_version", "contract_version", "source", "target", "key", "keys", "columns", "filter", "key_range",
-    "rules", "csv", "jsonl", "shards", "detail", "sensitive", "recheck", "strategy", "hmac", "inline_limit", "limits", "resume",
+    "rules", "csv", "jsonl", "shards", "detail", "sensitive", "recheck", "strategy", "hmac", "inline_limit", "limits", "manners", "resume",
 }  # fmt: skip
 
 
@@ -65,15 +76,6 @@ class SideSpec:
         """Return the members that are set, as a specification writes them."""
         names = ("label", "uri", "conn_id", "path", "table", "query")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds that refuse a run: records, seconds and bytes of its body; None is unbounded."""
-
-    max_discrepancies: int | None = None
-    max_seconds: int | None = None
-    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class Spec:
     hmac: dict[str, str] = field(default_factory=dict)
     inline_limit: int = INLINE_LIMIT
     limits: Limits = field(default_factory=Limits)
+    manners: dict[str, Manners] = field(default_factory=dict)
     resume: str = "run"
     form: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -152,57 +155,58 @@ def parse_yaml(data: bytes, where: str) -> dict[str, Any]:
 
 def parse_spec(form: Mapping[str, Any], *, sweep: bool = False) -> Spec:
     """Check one parsed specification and write its defaults out. Raises: SpecFieldError, SpecValueError."""
-    _known(form, _FIELDS, "")
+    known(form, _FIELDS, "")
     if sweep and "source" in form:
         raise SpecFieldError("a sweep compares with the predecessor generation and takes no source.", where="source")
     required = ("name", "target") if sweep else ("name", "source", "target")
     for name in required:
         if form.get(name) is None:
             raise SpecFieldError(f"{name} is missing.", where=name)
-    name = _text(form, "name")
+    name = text_of(form, "name")
     if not NAME.fullmatch(name):
         raise SpecValueError(
             f"name {shown(name)!r} has other characters than a-z 0-9 _ - or more than 64.", where="name"
         )
-    version = _version(form, "schema_version", "1")
-    keys = _map(form, "keys", {"nulls", "duplicates"})
-    columns = _map(form, "columns", {"map", "exclude", "names"})
+    version = version_of(form, "schema_version", "1")
+    keys = member_map(form, "keys", {"nulls", "duplicates"})
+    columns = member_map(form, "columns", {"map", "exclude", "names"})
     filters = _filters(form.get("filter"))
-    key_range = _map(form, "key_range", {"from", "to"})
+    key_range = member_map(form, "key_range", {"from", "to"})
     shards = _shards(form)
-    recheck = _map(form, "recheck", {"attempts", "delay"})
+    recheck = member_map(form, "recheck", {"attempts", "delay"})
     return Spec(
         name=name,
         schema_version=version,
-        contract_version=_version(form, "contract_version", version),
+        contract_version=version_of(form, "contract_version", version),
         source=None if sweep else _side(form, "source"),
         target=_side(form, "target"),
-        key=_texts(form, "key"),
-        nulls=_choice(keys, "nulls", ("refuse", "set_aside", "match"), "keys.nulls"),
-        duplicates=_choice(keys, "duplicates", ("refuse", "set_aside"), "keys.duplicates"),
+        key=texts_of(form, "key"),
+        nulls=choice_of(keys, "nulls", ("refuse", "set_aside", "match"), "keys.nulls"),
+        duplicates=choice_of(keys, "duplicates", ("refuse", "set_aside"), "keys.duplicates"),
         column_map=_column_map(columns.get("map")),
-        exclude=_texts(columns, "exclude", "columns.exclude"),
-        names=_choice(columns, "names", ("exact", "case_insensitive"), "columns.names"),
+        exclude=texts_of(columns, "exclude", "columns.exclude"),
+        names=choice_of(columns, "names", ("exact", "case_insensitive"), "columns.names"),
         filter_source=filters[0],
         filter_target=filters[1],
         filter_shared=filters[2],
-        key_from=_literals(key_range.get("from"), "key_range.from"),
-        key_to=_literals(key_range.get("to"), "key_range.to"),
-        rules=_map(form, "rules", None),
-        csv=_map(form, "csv", {"nulls", "trim_header", "types", "delimiter", "quote", "encoding", "compression"}),
-        jsonl=_map(form, "jsonl", {"types", "compression"}),
+        key_from=literals_of(key_range.get("from"), "key_range.from"),
+        key_to=literals_of(key_range.get("to"), "key_range.to"),
+        rules=member_map(form, "rules", None),
+        csv=member_map(form, "csv", {"nulls", "trim_header", "types", "delimiter", "quote", "encoding", "compression"}),
+        jsonl=member_map(form, "jsonl", {"types", "compression"}),
         shard_rows=shards[0],
         shard_count=shards[1],
         shard_bounds=shards[2],
-        detail=_choice(form, "detail", ("values", "digests", "keys", "counts"), "detail"),
-        sensitive=_texts(form, "sensitive"),
-        recheck_attempts=_int(recheck, "attempts", 0, 0, 100, "recheck.attempts") or 0,
-        recheck_delay_s=_duration_s(recheck.get("delay", "PT0S"), "recheck.delay"),
-        strategy=_choice(form, "strategy", STRATEGIES, "strategy"),
+        detail=choice_of(form, "detail", ("values", "digests", "keys", "counts"), "detail"),
+        sensitive=texts_of(form, "sensitive"),
+        recheck_attempts=int_of(recheck, "attempts", 0, 0, 100, "recheck.attempts") or 0,
+        recheck_delay_s=duration_s(recheck.get("delay", "PT0S"), "recheck.delay"),
+        strategy=choice_of(form, "strategy", STRATEGIES, "strategy"),
         hmac=_hmac(form),
-        inline_limit=_int(form, "inline_limit", INLINE_LIMIT, 1, 2**31, "inline_limit") or INLINE_LIMIT,
-        limits=_limits(form),
-        resume=_choice(form, "resume", RESUMES, "resume"),
+        inline_limit=int_of(form, "inline_limit", INLINE_LIMIT, 1, 2**31, "inline_limit") or INLINE_LIMIT,
+        limits=limits_of(form),
+        manners=manners_of(form),
+        resume=choice_of(form, "resume", RESUMES, "resume"),
         form=dict(form),
     )
 
@@ -219,7 +223,7 @@ def default_label(side: SideSpec) -> str:
 
 
 def _side(form: Mapping[str, Any], name: str) -> SideSpec:
-    given = _map(form, name, {"label", "uri", "conn_id", "path", "table", "query"})
+    given = member_map(form, name, {"label", "uri", "conn_id", "path", "table", "query"})
     for member, value in given.items():
         if not isinstance(value, str) or not value:
             raise SpecValueError(f"{name}.{member} is no text.", where=f"{name}.{member}")
@@ -247,77 +251,6 @@ def _expand(text: str | None, environ: Mapping[str, str]) -> str | None:
     return ENV.sub(value, text)
 
 
-def _known(form: Mapping[str, Any], names: set[str] | None, where: str) -> None:
-    for name in form:
-        if not isinstance(name, str) or (names is not None and name not in names):
-            place = f"{where}.{name}" if where else str(name)
-            raise SpecFieldError(f"unknown field {shown(place)}.", where=place)
-
-
-def _map(form: Mapping[str, Any], name: str, names: set[str] | None) -> dict[str, Any]:
-    value = form.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise SpecValueError(f"{name} is no map.", where=name)
-    _known(value, names, name)
-    return dict(value)
-
-
-def _text(form: Mapping[str, Any], name: str) -> str:
-    value = form[name]
-    if not isinstance(value, str):
-        raise SpecValueError(f"{name} is no text.", where=name)
-    return value
-
-
-def _version(form: Mapping[str, Any], name: str, otherwise: str) -> str:
-    value = form.get(name, otherwise)
-    value = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 64:
-        raise SpecValueError(f"{name} is no text of 1 to 64 bytes.", where=name)
-    return value
-
-
-def _texts(form: Mapping[str, Any], name: str, where: str | None = None) -> tuple[str, ...]:
-    where, value = where or name, form.get(name)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not value or not all(isinstance(part, str) and part for part in value):
-        raise SpecValueError(f"{where} is no list of names.", where=where)
-    if len(set(value)) != len(value):
-        raise SpecValueError(f"{where} names a column twice.", where=where)
-    return tuple(value)
-
-
-def _choice(form: Mapping[str, Any], name: str, choices: tuple[str, ...], where: str) -> str:
-    value = form.get(name, choices[0])
-    if value not in choices:
-        raise SpecValueError(f"{where} is {shown(value)!r}; it takes {', '.join(choices)}.", where=where)
-    return str(value)
-
-
-def _int(form: Mapping[str, Any], name: str, otherwise: int | None, least: int, most: int, where: str) -> int | None:
-    value = form.get(name, otherwise)
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise SpecValueError(f"{where} is {shown(value)!r}; it takes a number from {least} to {most}.", where=where)
-    return value
-
-
-def _literals(value: Any, where: str) -> tuple[Any, ...] | None:
-    if value is None:
-        return None
-    if (
-        not isinstance(value, list)
-        or not value
-        or not all(part is None or isinstance(part, str | int) for part in value)
-    ):
-        raise SpecValueError(f"{where} is no list of key values.", where=where)
-    return tuple(value)
-
-
 def _column_map(value: Any) -> tuple[tuple[str, str], ...]:
     if value is None:
         return ()
@@ -338,7 +271,7 @@ def _filters(value: Any) -> tuple[str | None, str | None, bool]:
         if not value.strip():
             raise SpecValueError("filter is empty.", where="filter")
         return value.strip(), value.strip(), True
-    both = _map({"filter": value}, "filter", {"source", "target"})
+    both = member_map({"filter": value}, "filter", {"source", "target"})
     for name, text in both.items():
         if text is not None and (not isinstance(text, str) or not text.strip()):
             raise SpecValueError(f"filter.{name} is no expression.", where=f"filter.{name}")
@@ -347,11 +280,11 @@ def _filters(value: Any) -> tuple[str | None, str | None, bool]:
 
 
 def _shards(form: Mapping[str, Any]) -> tuple[int, int | None, tuple[tuple[Any, ...], ...] | None]:
-    given = _map(form, "shards", {"rows", "count", "bounds"})
+    given = member_map(form, "shards", {"rows", "count", "bounds"})
     if len(given) > 1:
         raise SpecFieldError("shards takes one of rows, count and bounds.", where="shards")
-    rows = _int(given, "rows", SHARD_ROWS, 1, 2**53 - 1, "shards.rows") or SHARD_ROWS
-    count = _int(given, "count", None, 1, 1_000_000, "shards.count")
+    rows = int_of(given, "rows", SHARD_ROWS, 1, 2**53 - 1, "shards.rows") or SHARD_ROWS
+    count = int_of(given, "count", None, 1, 1_000_000, "shards.count")
     bounds = given.get("bounds")
     if bounds is None:
         return rows, count, None
@@ -359,36 +292,11 @@ def _shards(form: Mapping[str, Any]) -> tuple[int, int | None, tuple[tuple[Any, 
         raise SpecValueError("shards.bounds is no list of keys.", where="shards.bounds")
     if any(bound is None for bound in bounds):
         raise SpecValueError("shards.bounds holds something else than lists of key values.", where="shards.bounds")
-    return rows, count, tuple(_literals(bound, "shards.bounds") or () for bound in bounds)
+    return rows, count, tuple(literals_of(bound, "shards.bounds") or () for bound in bounds)
 
 
 def _hmac(form: Mapping[str, Any]) -> dict[str, str]:
-    given = _map(form, "hmac", {"conn_id", "env"})
+    given = member_map(form, "hmac", {"conn_id", "env"})
     if given and (len(given) != 1 or not all(isinstance(value, str) and value for value in given.values())):
         raise SpecFieldError("hmac takes one of conn_id and env.", where="hmac")
     return given
-
-
-def _limits(form: Mapping[str, Any]) -> Limits:
-    given = _map(form, "limits", {"max_discrepancies", "max_seconds", "max_bytes"})
-    return Limits(
-        _int(given, "max_discrepancies", None, 0, 2**53 - 1, "limits.max_discrepancies"),
-        _int(given, "max_seconds", None, 1, 2**31, "limits.max_seconds"),
-        _bytes(given.get("max_bytes"), "limits.max_bytes"),
-    )
-
-
-def _bytes(value: Any, where: str) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
-        return value
-    match = re.fullmatch(r"([1-9][0-9]{0,15}) ?([A-Za-z]*)", value) if isinstance(value, str) else None
-    if match is None or match[2] not in _UNITS:
-        raise SpecValueError(f"{where} is {shown(value)!r}; it takes bytes, such as 20GiB.", where=where)
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def _duration_s(value: Any, where: str) -> float:
-    match = re.fullmatch(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?", value) if isinstance(value, str) else None
-    if match is None or value == "PT":
-        raise SpecValueError(f"{where} is {shown(value)!r}; it takes an ISO 8601 duration, such as PT30S.", where=where)
-    return int(match[1] or 0) * 3600 + int(match[2] or 0) * 60 + float(match[3] or 0)

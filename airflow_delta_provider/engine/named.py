@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.fingerprints import Fingerprinting, Form
+from airflow_delta_provider.adapters.load import Server
 from airflow_delta_provider.adapters.side import (
     SAMPLE_ROWS,
     Admitting,
@@ -22,13 +24,18 @@ from airflow_delta_provider.adapters.side import (
 )
 from airflow_delta_provider.core.errors import DeltaError, SideReadError
 from airflow_delta_provider.core.types import LogicalType
+from airflow_delta_provider.engine.paced import paced, paced_rows
 
 
 class NamedSide:
-    """Passes everything on to a side; a refusal's message then begins with ``source:`` or ``target:``."""
+    """Passes everything on to a side; a refusal's message then begins with ``source:`` or ``target:``.
 
-    def __init__(self, name: str, side: Side) -> None:
+    ``rows_per_second``: how fast it may be read, None as fast as it goes.
+    """
+
+    def __init__(self, name: str, side: Side, rows_per_second: int | None = None) -> None:
         self.name = name
+        self.rows_per_second = rows_per_second
         self.inner = side
         self.kind = side.kind
         self.where = side.where
@@ -48,7 +55,7 @@ class NamedSide:
     def resolve(self, types: Mapping[str, LogicalType]) -> Side:
         """As ``Side.resolve``."""
         with named(self.name):
-            return NamedSide(self.name, self.inner.resolve(types))
+            return NamedSide(self.name, self.inner.resolve(types), self.rows_per_second)
 
     def order(self, key: tuple[str, ...], key_types: tuple[LogicalType, ...]) -> Order:
         """As ``Side.order``."""
@@ -62,8 +69,14 @@ class NamedSide:
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """As ``Side.read``."""
+        rate = self.rows_per_second
         with named(self.name):
-            yield from self.inner.read(request)
+            if rate is None:
+                yield from self.inner.read(request)
+            else:
+                slow = replace(request, batch_rows=paced_rows(rate, request.batch_rows))
+                with closing(paced(self.inner.read(slow), rate)) as batches:
+                    yield from batches
 
     def sample(self, key: tuple[str, ...], rows: int = SAMPLE_ROWS) -> pa.Table:
         """As ``Side.sample``."""
@@ -140,6 +153,12 @@ def proving(side: Side) -> Proving | None:
     """Return the side that proves what it holds, or None where it cannot."""
     inner = side.inner if isinstance(side, NamedSide) else side
     return inner if isinstance(inner, Proving) else None
+
+
+def server(side: Side) -> Server | None:
+    """Return the side as a server with other users, or None where it is none."""
+    inner = side.inner if isinstance(side, NamedSide) else side
+    return inner if isinstance(inner, Server) else None
 
 
 @contextmanager

@@ -172,6 +172,8 @@ def _decide(opened: Opened) -> Narrowing:
     for name in SIDES:
         if not sides[name].fingerprints():
             return Narrowing("stream", f"{name}: {sides[name].kind} takes no fingerprints")
+        if sides[name].rows_per_second is not None:
+            return Narrowing("stream", f"{name}: the engine would keep no ceiling of rows per second")
     ruled = [column.name for column in opened.typed.target_key if column.rules]
     ruled += [column.name for column in opened.comparison.columns if column.rules]
     if ruled:

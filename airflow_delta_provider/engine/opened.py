@@ -22,6 +22,7 @@ from airflow_delta_provider.core.stream import KeyColumn, Layout
 from airflow_delta_provider.core.submanifest import Shared, shared_of
 from airflow_delta_provider.engine.filtering import filters_of
 from airflow_delta_provider.engine.literals import key_literals
+from airflow_delta_provider.engine.manners import introduce, manners_for
 from airflow_delta_provider.engine.named import NamedSide, named
 from airflow_delta_provider.engine.typing import Typed, admit_values, resolve_untyped, type_columns
 
@@ -150,7 +151,9 @@ def open_sides(
         for name, side_spec in (("source", spec.source), ("target", spec.target)):
             with named(name):
                 side = open_side(replace(side_spec.expanded(environ), options=side_options(spec)))
-            opened.append(NamedSide(name, side))
+                manners = manners_for(spec, name)
+                introduce(side, manners, name)
+            opened.append(NamedSide(name, side, manners.rows_per_second))
         source, target = opened
         names = Names(source.columns, target.columns, spec)
         ignored = rules.ignored_names(spec.rules)

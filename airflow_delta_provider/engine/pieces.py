@@ -14,6 +14,7 @@ from airflow_delta_provider.core.manifest import add_populations
 from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.store import blobs
 from airflow_delta_provider.core.submanifest import Shared, build_sub_manifest, shared_of
+from airflow_delta_provider.engine.manners import Tell, silent, wait_until_quiet
 from airflow_delta_provider.engine.narrow import FACTS, united_facts
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.planning import SIDES
@@ -27,12 +28,19 @@ Clock = Callable[[], float]
 
 
 def compare_piece(
-    opened: Opened, reopen: Callable[[], Opened], shard: Shard, piece: KeyRange, work: Work, clock: Clock
+    opened: Opened,
+    reopen: Callable[[], Opened],
+    shard: Shard,
+    piece: KeyRange,
+    work: Work,
+    clock: Clock,
+    tell: Tell = silent,
 ) -> dict[str, Any]:
     """Compare one piece and store its raw comparison; return its result."""
     started = clock()
     if opened.shared.identity != shard.plan.identity:
         raise SideChangedError("the columns of a side changed between plan and read.")
+    wait_until_quiet(opened, tell=tell, watch=lambda: check_time(shard.plan, clock))
     with (
         tempfile.TemporaryDirectory(prefix="delta-shard-") as folder,
         (Path(folder) / "shard.raw").open("w+b") as raw,

@@ -19,7 +19,7 @@ from airflow_delta_provider.adapters.side import RangeCost
 from airflow_delta_provider.core import documents
 from airflow_delta_provider.core.body import BodyFacts
 from airflow_delta_provider.core.errors import DiskLimitError, RecordLimitError, SideChangedError, WallLimitError
-from airflow_delta_provider.core.manifest import Merged, MergeInput, merge_manifests
+from airflow_delta_provider.core.manifest import Merged, MergeInput, add_populations, merge_manifests
 from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import Spec, parse_spec
@@ -27,6 +27,16 @@ from airflow_delta_provider.core.store.publish import Publication, Receipt, Sign
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.submanifest import build_sub_manifest
 from airflow_delta_provider.engine.light import keep_pandas_out, pandas_kept_out
+from airflow_delta_provider.engine.manners import (
+    Tell,
+    check_share,
+    divided,
+    look_ahead,
+    records_at_most,
+    silent,
+    too_different,
+    wait_until_quiet,
+)
 from airflow_delta_provider.engine.narrow import narrows, strategy_form
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
 from airflow_delta_provider.engine.planning import SIDES, WORKER_ROWS_MIN
@@ -64,7 +74,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class _ShardResult:
+class ShardResult:
     """One finished shard: its sub-manifest and where its body lies."""
 
     manifest: bytes
@@ -75,7 +85,7 @@ class _ShardResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class Job:
     """What a worker process needs for its shards; everything in it can be pickled."""
 
     form: dict[str, Any]
@@ -87,6 +97,7 @@ class _Job:
     light: bool = False
     ready: Ready = field(default_factory=dict)
     keep_raw: bool = False
+    tell: Tell = silent
 
 
 def reconcile(
@@ -99,10 +110,12 @@ def reconcile(
     sign: Sign | None = None,
     progress: RunProgress | None = None,
     hmac_key: HmacKey | None = None,
+    tell: Tell = silent,
 ) -> Outcome:
     """Compare two data sets and publish one manifest.
 
-    ``workers`` local processes share the shards (``open_side`` must be importable then). The manifest is the same for
+    ``workers`` local processes share the shards (``open_side`` and ``tell``, which takes lines for people, must be importable
+    then). The manifest is the same for
     every ``shards`` and ``workers``. Raises: every refusal of the package; nothing is published then.
     """
     started, clock, parts = datetime.now(UTC), time.monotonic(), Stopwatch()
@@ -113,20 +126,25 @@ def reconcile(
         parts.lap("open")
         carried = Carried(opened, store, folder, count=shards, workers=workers)
         ranges, ready = carried.ranges, carried.ready
+        look_ahead(opened, ranges)
         parts.lap("plan")
         spilled = {}
         if len(ranges) - len(ready) > 1 and not narrows(opened):
             scanned = [name for name in SIDES if opened.range_cost(name) is RangeCost.SCAN]
             watch = partial(_check_time, deadline, spec)
             spilled = {name: spill_side(opened, name, folder, watch=watch) for name in scanned}
-        key, light, keep_raw = opened.comparison.hmac_key, pandas_kept_out(), bool(carried.pieces)
-        job = _Job(spec.form, opened.shared.identity, folder, deadline, spilled, key, light, ready, keep_raw)
         workers = min(workers, len(ranges), 1 + carried.rows // WORKER_ROWS_MIN)
+        key, light, keep_raw = opened.comparison.hmac_key, pandas_kept_out(), bool(carried.pieces)
+        job = Job(
+            divided(spec.form, workers), opened.shared.identity, folder, deadline, spilled, key, light, ready, keep_raw
+        )
         parts.lap("sort")
         results = _compare_all(opened, ranges, job, open_side, workers, progress)
         parts.lap("shards")
         parts.add([one.facts for one in results])
         merged, body = _merge(results, spec, folder)
+        records = sum(one.facts["records"] for one in results)
+        check_share(spec.limits, records, add_populations([one.facts["population"] for one in results]))
         parts.lap("merge")
         labels = [each.label(opened.shared.key_types) for each in ranges]
         told = carried.told(labels, lambda: open_sides(spec, open_side, hmac_key=hmac_key))
@@ -156,14 +174,14 @@ def reconcile(
 def _compare_all(
     opened: Opened,
     ranges: list[KeyRange],
-    job: _Job,
+    job: Job,
     open_side: OpenSide,
     workers: int,
     progress: RunProgress | None,
-) -> list[_ShardResult]:
+) -> list[ShardResult]:
     expected = sum(opened.side(name).estimate_rows() or 0 for name in SIDES) if progress is not None else None
-    results: list[_ShardResult] = []
-    finished = 0
+    results: list[ShardResult] = []
+    finished, most = 0, records_at_most(opened)
 
     def tell(rows: int) -> None:
         if progress is not None:
@@ -174,6 +192,8 @@ def _compare_all(
         finished += sum(result.facts["population"][name]["rows"] for name in SIDES)
         tell(0)
         records = sum(one.facts["records"] for one in results)
+        if most is not None and records > most:
+            raise too_different(opened.spec.limits, most)
         limit = opened.spec.limits.max_discrepancies
         if limit is not None and records > limit:
             raise RecordLimitError(
@@ -185,15 +205,15 @@ def _compare_all(
 def _shard_results(
     opened: Opened,
     ranges: list[KeyRange],
-    job: _Job,
+    job: Job,
     open_side: OpenSide,
     workers: int,
     tell: Callable[[int], None],
-) -> Iterator[_ShardResult]:
+) -> Iterator[ShardResult]:
     """Yield the results in key order; the first shard that fails, in key order, ends the run."""
     if workers <= 1:
         for number, key_range in enumerate(ranges):
-            yield _run_shard(opened, number, key_range, job, open_side, tell)
+            yield run_shard(opened, number, key_range, job, open_side, tell)
         return
     from concurrent.futures import ProcessPoolExecutor  # not where one process does it all: 40 modules more
     from multiprocessing import get_context
@@ -210,31 +230,31 @@ def _shard_results(
 _WORKER: dict[str, Any] = {}
 
 
-def _start_worker(job: _Job, open_side: OpenSide) -> None:
+def _start_worker(job: Job, open_side: OpenSide) -> None:
     if job.light:
         keep_pandas_out()
     _WORKER.update(job=job, open_side=open_side)
 
 
-def _run_in_worker(number: int, key_range: KeyRange) -> _ShardResult:
-    job: _Job = _WORKER["job"]
+def _run_in_worker(number: int, key_range: KeyRange) -> ShardResult:
+    job: Job = _WORKER["job"]
     if "opened" not in _WORKER:
         opened = open_sides(parse_spec(job.form), _WORKER["open_side"], hmac_key=job.hmac_key)
         if opened.shared.identity != job.identity:
             opened.close()
             raise SideChangedError("the columns of a side changed between plan and read.")
         _WORKER["opened"] = opened
-    return _run_shard(_WORKER["opened"], number, key_range, job, _WORKER["open_side"], None)
+    return run_shard(_WORKER["opened"], number, key_range, job, _WORKER["open_side"], None)
 
 
-def _run_shard(
+def run_shard(
     opened: Opened,
     number: int,
     key_range: KeyRange,
-    job: _Job,
+    job: Job,
     open_side: OpenSide,
     tell: Callable[[int], None] | None,
-) -> _ShardResult:
+) -> ShardResult:
     limits, clock = opened.spec.limits, time.monotonic()
 
     def watch(source_rows: int, target_rows: int) -> None:
@@ -242,6 +262,8 @@ def _run_shard(
         if tell is not None:
             tell(source_rows + target_rows)
 
+    if key_range not in job.ready:
+        wait_until_quiet(opened, tell=job.tell, watch=lambda: _check_time(job.deadline, opened.spec))
     raw_path, body_path = job.folder / f"{number:06d}.raw", job.folder / f"{number:06d}.jsonl"
     with raw_path.open("r+b" if key_range in job.ready else "w+b") as raw:
         facts = job.ready.get(key_range) or compare_settled(
@@ -267,7 +289,7 @@ def _run_shard(
         "encode_ms": round((ended - compared) * 1000),
         "ms": round((ended - clock) * 1000),
     }
-    return _ShardResult(sub.manifest, sub.summary, body_path, sub.facts, facts)
+    return ShardResult(sub.manifest, sub.summary, body_path, sub.facts, facts)
 
 
 def _check_time(deadline: float | None, spec: Spec) -> None:
@@ -275,7 +297,7 @@ def _check_time(deadline: float | None, spec: Spec) -> None:
         raise WallLimitError(f"the run took longer than {spec.limits.max_seconds} s.", where="limits.max_seconds")
 
 
-def _merge(results: list[_ShardResult], spec: Spec, folder: Path) -> tuple[Merged, Path]:
+def _merge(results: list[ShardResult], spec: Spec, folder: Path) -> tuple[Merged, Path]:
     if len(results) == 1:  # its sub-manifest is the manifest; publishing checks the body against it
         return Merged(results[0].manifest, results[0].summary, results[0].body_facts), results[0].body
     path = folder / "body.jsonl"
@@ -292,7 +314,7 @@ def _sidecar(
     started: datetime,
     clock: float,
     labels: list[str],
-    results: list[_ShardResult],
+    results: list[ShardResult],
     workers: int,
 ) -> dict[str, Any]:
     return {

@@ -25,6 +25,7 @@ from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.rawcompare import RawWriter
 from airflow_delta_provider.core.recorded import canonical
 from airflow_delta_provider.core.rules import Typed
+from airflow_delta_provider.engine.manners import records_at_most, too_different
 from airflow_delta_provider.engine.named import canceller
 from airflow_delta_provider.engine.narrow import Narrowed
 from airflow_delta_provider.engine.opened import Opened
@@ -66,9 +67,13 @@ def compare_shard(
     fingerprints of this range left to be read.
     A side whose rows only look sorted and are not is read again and sorted here. ``folder`` takes the temporary files.
     ``spilled`` names for a side the sorted file to read instead (``spilled.spill_side``).
-    Raises: KeyNullError, KeyDuplicateError, RecordLimitError, DenominatorError, ValueTextError and what sides raise.
+    Raises: KeyNullError, KeyDuplicateError, RecordLimitError, TooDifferentError, DenominatorError, ValueTextError and what
+    sides raise.
     """
     spilled = spilled or {}
+    most = records_at_most(opened)
+    stops = most is not None and (records_max is None or most < records_max)
+    records_max = most if stops else records_max
     hoped = {name for name in SIDES if name not in spilled and opened.order(name) is Order.HOPED}
     unsorted = {name for name in SIDES if name not in spilled and opened.order(name) is Order.NONE}
     while True:
@@ -82,6 +87,8 @@ def compare_shard(
                 raise
             unsorted.add(error.where)
         except RecordLimitError:
+            if not hoped - unsorted and stops:
+                raise too_different(opened.spec.limits, records_max or 0) from None
             if not hoped - unsorted:
                 raise
             unsorted |= hoped  # rows out of order look like rows that differ

@@ -28,10 +28,11 @@ from airflow_delta_provider.core.errors import (
     MergeGapError,
     RecordLimitError,
 )
-from airflow_delta_provider.core.manifest import Merged, MergeInput, merge_manifests
+from airflow_delta_provider.core.manifest import Merged, MergeInput, add_populations, merge_manifests
 from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import Spec
 from airflow_delta_provider.core.store.publish import Publication, Receipt, Sign, publish
+from airflow_delta_provider.engine.manners import Tell, check_share, look_ahead, silent
 from airflow_delta_provider.engine.narrow import strategy_form
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
 from airflow_delta_provider.engine.pieces import (
@@ -118,6 +119,7 @@ def plan(
         with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
             proof = prove(opened)
             ranges = ranges_under(opened, work.store, proof, count=shards)
+            look_ahead(opened, ranges)
             about = {
                 "on_rerun": on_rerun,
                 "planned_ms": None if spec.limits.max_seconds is None else round(clock() * 1000),
@@ -140,10 +142,12 @@ def compare(
     *,
     key_of: Callable[[Spec], HmacKey | None] = lambda spec: None,
     clock: Clock = time.time,
+    tell: Tell = silent,
 ) -> Compared:
     """Compare one planned shard and store its raw comparison, piece by piece; what an earlier try finished stands.
 
-    ``key_of`` gives the key of keyed digests where a specification does not take it from the environment.
+    ``key_of`` gives the key of keyed digests where a specification does not take it from the environment; ``tell`` takes
+    what people may want to know meanwhile, line by line.
     Raises: InputShardError (DELTA_INPUT_SHARD) where no such shard was planned; SideChangedError (DELTA_SIDE_CHANGED)
     where the sides no longer have the columns that were planned; every refusal of ``compare_shard``.
     """
@@ -168,7 +172,7 @@ def compare(
                     continue
                 if opened is None:
                     opened = stack.enter_context(reopen())
-                found[number] = compare_piece(opened, reopen, shard, piece, work, clock)
+                found[number] = compare_piece(opened, reopen, shard, piece, work, clock, tell)
                 if several:
                     results.leave_comparison(shard.digest, found[number] or {}, number)
         whole = compared_whole(work, shard, [one for one in found if one is not None])
@@ -313,6 +317,7 @@ def _check_limits(the_plan: Plan, inputs: Sequence[_Part], clock: Clock) -> None
         )
     if limits.max_bytes is not None and sum(one.document["body"]["bytes"] for one in inputs) > limits.max_bytes:
         raise DiskLimitError(f"the body is larger than {limits.max_bytes} bytes.", where="limits.max_bytes")
+    check_share(limits, records, add_populations([one.document["population"] for one in inputs]))
     check_time(the_plan, clock)
 
 

@@ -11,8 +11,8 @@ from airflow_delta_provider.core.errors import DiskLimitError, RecordLimitError
 from airflow_delta_provider.core.generations import GenerationInput, merge_generations
 from airflow_delta_provider.core.ids import sha256_hex
 from airflow_delta_provider.core.manifest import MergeInput, merge_manifests
+from airflow_delta_provider.core.manners import Limits
 from airflow_delta_provider.core.predecessor import pack_reader
-from airflow_delta_provider.core.spec import Limits
 from airflow_delta_provider.core.store.publish import Publication
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.submanifest import Shared

@@ -14,6 +14,7 @@ from airflow_delta_provider.core.errors import DeltaError, SpecValueError
 
 if TYPE_CHECKING:
     from airflow_delta_provider.core.spec import Spec
+    from airflow_delta_provider.engine.killed import Killable
     from airflow_delta_provider.engine.work import Work
 
 STORE_CONN_ID = "delta_store_default"
@@ -59,6 +60,20 @@ class DeltaOperator(BaseOperator):
         super().__init__(**kwargs)
         self.merge_task_id = merge_task_id
         self.store_conn_id = store_conn_id
+        self._opener: Killable | None = None
+
+    def opener(self) -> Killable:
+        """Return what opens the sides of this task, so that ``on_kill`` can end their statements."""
+        from airflow_delta_provider.engine.killed import Killable
+        from airflow_delta_provider.hooks.sides import open_side
+
+        self._opener = Killable(open_side)
+        return self._opener
+
+    def on_kill(self) -> None:
+        """Cancel the statements that the servers of both sides run for this task; Airflow calls it when a task is killed."""
+        if self._opener is not None:
+            self._opener.cancel()
 
     def work(self, context: Context) -> Work:
         """Return where the tasks of this run meet."""

@@ -61,7 +61,6 @@ class PlanShardsOperator(DeltaOperator):
         """Plan, and store the shards."""
         from airflow_delta_provider.engine import steps
         from airflow_delta_provider.hooks.keys import hmac_key_for
-        from airflow_delta_provider.hooks.sides import open_side
 
         with refusals_fail_without_retry(), timed("plan", context) as step, log_group(self.log, "Plan shards"):
             spec, most = spec_of(self.spec), conf.getint("core", "max_map_length")
@@ -69,7 +68,7 @@ class PlanShardsOperator(DeltaOperator):
             planned = steps.plan(
                 spec,
                 self.work(context),
-                open_side,
+                self.opener(),
                 hmac_key=hmac_key_for(spec),
                 shards=self.shards,
                 shards_max=most if self.tasks is None else min(self.tasks, most),
@@ -103,14 +102,15 @@ class CompareShardOperator(DeltaOperator):
         """Read both sides and compare."""
         from airflow_delta_provider.engine import steps
         from airflow_delta_provider.hooks.keys import hmac_key_for
-        from airflow_delta_provider.hooks.sides import open_side
 
         with refusals_fail_without_retry(), timed("compare", context) as step, log_group(self.log, "Compare shard"):
-            compared = steps.compare(self.shard, self.work(context), open_side, key_of=hmac_key_for)
+            compared = steps.compare(
+                self.shard, self.work(context), self.opener(), key_of=hmac_key_for, tell=self.log.info
+            )
             shard, rows = compared.shard, compared.population
             show_shard(context, shard.label)
             step.of(shard.plan.spec.name)
-            if not compared.reused:
+            if not compared.reused and not compared.taken:
                 step.rows = {side: int(rows[side]["rows"]) for side in ("source", "target")}
             self.log.info(
                 "Shard %d of %d: %d source rows, %d target rows, %d differ",
@@ -207,7 +207,6 @@ class MergeManifestOperator(DeltaOperator):
         from airflow_delta_provider.engine import steps
         from airflow_delta_provider.engine.opened import open_sides
         from airflow_delta_provider.hooks.keys import hmac_key_for
-        from airflow_delta_provider.hooks.sides import open_side
 
         ti = context["ti"]
         run = {"dag_id": ti.dag_id, "map_index": ti.map_index, "run_id": ti.run_id, "task_id": ti.task_id}
@@ -217,7 +216,7 @@ class MergeManifestOperator(DeltaOperator):
             timed("merge", context) as step,
             log_group(self.log, "Merge and publish"),
         ):
-            shards, parts = digests(self.shards), digests(self.parts)
+            shards, parts, opener = digests(self.shards), digests(self.parts), self.opener()
             self.log.info("%d sub-manifests for %d shards", len(parts), len(shards))
             published = steps.merge(
                 shards,
@@ -226,7 +225,7 @@ class MergeManifestOperator(DeltaOperator):
                 slot_hex=run_slot(ti.dag_id, ti.run_id, ti.task_id, ti.map_index),
                 sign=sign_with(self.signer_conn_id),
                 on_rerun=self.on_rerun,
-                reopen=lambda spec: open_sides(spec, open_side, hmac_key=hmac_key_for(spec)),
+                reopen=lambda spec: open_sides(spec, opener, hmac_key=hmac_key_for(spec)),
                 facts={"airflow": {**run, "try_number": ti.try_number}},
             )
             self.manifest = published.manifest

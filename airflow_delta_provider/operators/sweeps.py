@@ -61,7 +61,6 @@ class PlanSweepOperator(DeltaOperator):
         """Plan, and store the shards."""
         from airflow_delta_provider.engine import sweep_steps
         from airflow_delta_provider.hooks.keys import hmac_key_for
-        from airflow_delta_provider.hooks.sides import open_side
 
         with refusals_fail_without_retry(), timed("plan_sweep", context) as step, log_group(self.log, "Plan sweep"):
             spec = spec_of(self.spec, sweep=True)
@@ -69,7 +68,7 @@ class PlanSweepOperator(DeltaOperator):
             planned = sweep_steps.plan(
                 spec,
                 self.work(context),
-                open_side,
+                self.opener(),
                 hmac_key=hmac_key_for(spec),
                 shards=self.shards,
                 shards_max=conf.getint("core", "max_map_length"),
@@ -100,10 +99,9 @@ class SweepGenerationOperator(DeltaOperator):
         """Read the data set beside the digests of its last generation."""
         from airflow_delta_provider.engine import sweep_steps
         from airflow_delta_provider.hooks.keys import hmac_key_for
-        from airflow_delta_provider.hooks.sides import open_side
 
         with refusals_fail_without_retry(), timed("sweep", context) as step, log_group(self.log, "Sweep shard"):
-            swept = sweep_steps.sweep_one(self.shard, self.work(context), open_side, key_of=hmac_key_for)
+            swept = sweep_steps.sweep_one(self.shard, self.work(context), self.opener(), key_of=hmac_key_for)
             show_shard(context, swept.shard.label)
             step.of(swept.shard.plan.spec.name)
             step.rows = {"target": swept.counts["read"]}

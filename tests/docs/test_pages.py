@@ -73,7 +73,7 @@ def test_the_example_of_a_specification_is_valid_and_complete():
     (block,) = [block for block in load("blocks").blocks_of("docs/specification.md") if block.language == "yaml"]
     form = spec.parse_yaml(block.text.encode(), "docs/specification.md")
     assert spec.parse_spec(form).limits.max_bytes == 20 * 2**30
-    assert spec._FIELDS - set(form) == {"csv", "jsonl", "recheck", "resume", "strategy"}
+    assert spec._FIELDS - set(form) == {"csv", "jsonl", "manners", "recheck", "resume", "strategy"}
 
 
 FILTER_COLUMNS = [

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from airflow_delta_provider.adapters.dialects.spelling import ALIAS, Spelling
 from airflow_delta_provider.adapters.dialects.statement import Statement
+from airflow_delta_provider.adapters.load import Explained, Load
 from airflow_delta_provider.adapters.side import Column
 from airflow_delta_provider.core.errors import DeltaError, SideReadError
 from airflow_delta_provider.core.types import LogicalType
@@ -193,6 +194,18 @@ class Dialect(Spelling, ABC):
     def failure(self, error: BaseException, where: str) -> DeltaError:
         """Return the refusal for a driver's error during a read; it must hold no credentials and no cell values."""
         return SideReadError(f"{where}: {type(error).__name__} while reading.", where=where)
+
+    def limit(self, connection: Any, seconds: float) -> bool:
+        """Let no statement of the session run longer; False where the engine has no such limit."""
+        return False
+
+    def load(self, connection: Any) -> Load | None:
+        """Return how busy the server is, None where it does not tell."""
+        return None
+
+    def explained(self, connection: Any, statement: Statement) -> Explained | None:
+        """Return what the planner says of a statement, None where it says nothing."""
+        return None
 
     def cancel(self, connection: Any, cut: bool) -> None:
         """End the statement that runs, from another thread; with ``cut`` end the connection.

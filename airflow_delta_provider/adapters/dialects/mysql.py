@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.dialects import mysql_catalog as catalog
+from airflow_delta_provider.adapters.dialects import mysql_load
 from airflow_delta_provider.adapters.dialects.base import (
     ALIAS,
     Bound,
@@ -24,6 +25,7 @@ from airflow_delta_provider.adapters.dialects.mysql_stream import ProtocolError,
 from airflow_delta_provider.adapters.dialects.mysql_types import SORT_BYTES_MAX, Native, truth
 from airflow_delta_provider.adapters.dialects.spelling import LITERAL_TYPES
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, joined, sql
+from airflow_delta_provider.adapters.load import Explained, Load
 from airflow_delta_provider.core.errors import DeltaError, SideMissingError, SideReadError, shown
 from airflow_delta_provider.core.times import date_text
 
@@ -199,6 +201,19 @@ class MysqlDialect(Dialect):
     def keep_column(self, expression: str) -> ReadColumn:
         """Return the column that holds a filter's verdict."""
         return truth(expression)
+
+    def limit(self, connection: Any, seconds: float) -> bool:
+        """Set the session's statement timeout."""
+        mysql_load.limit(connection, seconds)
+        return True
+
+    def load(self, connection: Any) -> Load:
+        """Return active sessions and how far a replica is behind."""
+        return mysql_load.load(connection)
+
+    def explained(self, connection: Any, statement: Statement) -> Explained:
+        """Return what the planner says of a statement."""
+        return mysql_load.explained(connection, self.written(connection, statement))
 
     def cancel(self, connection: Any, cut: bool) -> None:
         """Kill the statement from another connection; with ``cut`` shut this one's socket."""

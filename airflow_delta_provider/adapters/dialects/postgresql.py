@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.dialects import postgresql_catalog as catalog
+from airflow_delta_provider.adapters.dialects import postgresql_load
 from airflow_delta_provider.adapters.dialects.base import (
     ALIAS,
     CANCEL_TIMEOUT_S,
@@ -26,6 +27,7 @@ from airflow_delta_provider.adapters.dialects.postgresql_digests import Postgres
 from airflow_delta_provider.adapters.dialects.postgresql_literals import literal_of
 from airflow_delta_provider.adapters.dialects.postgresql_types import Native, bool_column
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, sql
+from airflow_delta_provider.adapters.load import Explained, Load
 from airflow_delta_provider.adapters.pgcopy import FormError, decode, open_copy
 from airflow_delta_provider.core.errors import DeltaError, SideMissingError, SideReadError, shown
 
@@ -209,6 +211,19 @@ class PostgresqlDialect(Dialect):
             reason = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
             return SideMissingError(f"{where}: {shown(reason)} ({state}).", where=where)
         return SideReadError(f"{where}: {name}{f' ({state})' if state else ''} while reading.", where=where)
+
+    def limit(self, connection: Any, seconds: float) -> bool:
+        """Set the session's statement timeout, in milliseconds."""
+        connection.execute(f"SET statement_timeout = {max(1, round(seconds * 1000))}")
+        return True
+
+    def load(self, connection: Any) -> Load:
+        """Return active sessions and the lag of replay."""
+        return postgresql_load.load(connection)
+
+    def explained(self, connection: Any, statement: Statement) -> Explained:
+        """Return what the planner says of a statement."""
+        return postgresql_load.explained(connection, self.written(connection, statement))
 
     def cancel(self, connection: Any, cut: bool) -> None:
         """Send a cancel request; with ``cut`` shut the socket, which wakes whoever waits for it."""

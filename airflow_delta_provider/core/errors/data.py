@@ -201,3 +201,12 @@ class RangeError(DeltaError):
 
     code: ClassVar[str] = "DELTA_RANGE"
     remedy: ClassVar[str] = "Bounds are half-open and ascend: lower is below upper."
+
+
+class TooDifferentError(DeltaError):
+    """A larger share of the rows differs than limits.max_share allows."""
+
+    code: ClassVar[str] = "DELTA_TOO_DIFFERENT"
+    remedy: ClassVar[str] = (
+        "Nothing was published. Look whether the key, the tables or the time are the right ones; or raise the limit."
+    )

@@ -226,3 +226,12 @@ class PatchWriteError(DeltaError):
 
     code: ClassVar[str] = "DELTA_PATCH_WRITE"
     remedy: ClassVar[str] = "Read the database's reason in the message, mend it and start the patch again."
+
+
+class SideSortError(DeltaError):
+    """The engine would have to sort a large table for one shard after another."""
+
+    code: ClassVar[str] = "DELTA_SIDE_SORT"
+    remedy: ClassVar[str] = (
+        "Make an index on the key, in the order of its columns; or allow it: manners.source.sort, manners.target.sort."
+    )
