@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -23,7 +24,9 @@ from airflow_delta_provider.core.stream import Block, KeyColumn, SideCounts, key
 from airflow_delta_provider.core.types import LogicalType
 
 RECORD_ROWS = 16_384
-"""Rows whose records are held at one time, as Python objects of some kilobytes each; a block has many more rows."""
+"""Records that are held at one time; a block has many more rows."""
+RARE_SHARE = 16
+"""Records are rare where fewer than one row in so many has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,18 @@ def compare_blocks(
         progress(tally.source.rows, tally.target.rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """Rows that pair up, compared: ``rows`` (int64 numpy) differ, in the columns whose ``unequal`` mask is not None."""
+
+    source: Block
+    target: Block
+    rows: Any
+    unequal: list[Any]
+    recorded: list[tuple[rules.Typed, rules.Typed]]
+    ladders: list[tuple[rules.Ladder, list[int], list[int]]]
+
+
 class _Worker:
     """Compares one window after another: rows of both sides whose keys lie in one interval."""
 
@@ -121,6 +136,7 @@ class _Worker:
         self.comparison = comparison
         self.tally = tally
         self.writer = writer
+        self._piece_rows = sys.maxsize
         self.recorders = [
             Recorder(column, comparison.detail, comparison.inline_limit, comparison.hmac_key)
             for column in comparison.columns
@@ -142,23 +158,36 @@ class _Worker:
     def _aligned(self, source: Block, target: Block) -> None:
         """Match two blocks without repeats; those that do not just pair up row by row in pieces, as they need a sort."""
         if source.keys.equals(target.keys):
-            for records in self._matched(source, target):
+            for records in self._recorded(self._compared(source, target)):
                 self.writer.add(records)
             return
-        if max(len(source), len(target)) > RECORD_ROWS:
-            larger = source if len(source) >= len(target) else target
-            middle = len(larger) // 2 - 1
-            cuts = [block.keys.count_upto(larger.keys, middle) for block in (source, target)]
-            self._aligned(source.slice(0, cuts[0]), target.slice(0, cuts[1]))
-            self._aligned(source.slice(cuts[0], len(source)), target.slice(cuts[1], len(target)))
+        size = max(len(source), len(target))
+        if size <= self._piece_rows and self._paired(source, target, size):
             return
+        larger = source if len(source) == size else target
+        cuts = [block.keys.count_upto(larger.keys, size // 2 - 1) for block in (source, target)]
+        self._aligned(source.slice(0, cuts[0]), target.slice(0, cuts[1]))
+        self._aligned(source.slice(cuts[0], len(source)), target.slice(cuts[1], len(target)))
+
+    def _paired(self, source: Block, target: Block, size: int) -> bool:
+        """Pair rows up and record what differs, in key order; return False, with nothing done, if that is too much.
+
+        What follows is then taken in pieces that hold few enough records whatever is in them, until records are rare.
+        """
         here, there = source.keys.align(target.keys)
-        found = list(self._matched(source.kept(here), target.kept(there)))
-        for block, others, category in ((source, here, "dropped"), (target, there, "added")):
-            if not others.all():
-                found.append(self._one_sided(block.take(np.flatnonzero(~others)), category))
+        matched = self._compared(source.kept(here), target.kept(there))
+        alone = [(source, np.flatnonzero(~here), "dropped"), (target, np.flatnonzero(~there), "added")]
+        records = len(matched.rows) + sum(len(rows) for _, rows, _ in alone)
+        if records > RECORD_ROWS and size > RECORD_ROWS:
+            self._piece_rows = RECORD_ROWS
+            return False
+        if records < size // RARE_SHARE:
+            self._piece_rows = sys.maxsize
+        found = list(self._recorded(matched))
+        found += [self._one_sided(block.take(rows), category) for block, rows, category in alone if len(rows)]
         if found:
             self.writer.add(in_key_order(found))
+        return True
 
     def alone(self, block: Block, category: str) -> None:
         """Record a block whose keys the other side has not."""
@@ -175,10 +204,10 @@ class _Worker:
         counts.duplicate_key += len(block) - len(rows)
         return block if len(rows) == len(block) else block.take(rows)
 
-    def _matched(self, source: Block, target: Block) -> Iterator[pa.RecordBatch]:
-        """Compare rows that pair up; yield the records of those that differ, at most RECORD_ROWS at a time."""
+    def _compared(self, source: Block, target: Block) -> _Matched:
+        """Compare rows that pair up, column by column; count and record nothing."""
         if len(source) == 0:
-            return
+            return _Matched(source, target, np.zeros(0, np.int64), [], [], [])
         ladders = self._key_ladders(source, target)
         unequal: list[Any] = []
         recorded: list[tuple[rules.Typed, rules.Typed]] = []
@@ -188,23 +217,28 @@ class _Worker:
                 ladder = self._ladder(number, source, target)
                 ladders.append((ladder, self.tally.rules[number], self.tally.rules_recorded[number]))
                 recorded.append((ladder.recorded_source, ladder.recorded_target))
-                differs = None if ladder.equal.true_count == len(source) else ~bool_numpy(ladder.equal)
+                equal = ladder.equal
             else:
                 equal = equal_mask(mine, other, column.source, column.target, column.schema)
-                differs = None if equal.true_count == len(equal) else ~bool_numpy(equal)
                 recorded.append((rules.Typed(column.source, mine, None), rules.Typed(column.target, other, None)))
-            unequal.append(differs)
-            if differs is not None:
-                self.tally.diverged[number] += int(differs.sum())
+            unequal.append(None if equal.true_count == len(source) else ~bool_numpy(equal))
         found = [differs for differs in unequal if differs is not None]
         rows = np.flatnonzero(np.logical_or.reduce(found)) if found else np.zeros(0, np.int64)
-        for ladder, counts, counts_recorded in ladders:
+        return _Matched(source, target, rows, unequal, recorded, ladders)
+
+    def _recorded(self, matched: _Matched) -> Iterator[pa.RecordBatch]:
+        """Count compared rows; yield the records of those that differ, at most RECORD_ROWS at a time."""
+        for number, differs in enumerate(matched.unequal):
+            if differs is not None:
+                self.tally.diverged[number] += int(differs.sum())
+        rows = matched.rows
+        for ladder, counts, counts_recorded in matched.ladders:
             _count_positions(ladder.rule, counts)
             _count_positions(ladder.rule[rows], counts_recorded)
-        self.tally.unchanged += len(source) - len(rows)
+        self.tally.unchanged += len(matched.source) - len(rows)
         self.tally.categories["value_diverged"] += len(rows)
         for start in range(0, len(rows), RECORD_ROWS):
-            yield self._diverged(source, target, rows[start : start + RECORD_ROWS], unequal, recorded)
+            yield self._diverged(matched, rows[start : start + RECORD_ROWS])
 
     def _ladder(self, number: int, source: Block, target: Block) -> rules.Ladder:
         column = self.comparison.columns[number]
@@ -246,22 +280,16 @@ class _Worker:
             f"{error.side}: column {shown(column.name)!r}, key {key}: {value} {error.reason}.", where=error.side
         )
 
-    def _diverged(
-        self,
-        source: Block,
-        target: Block,
-        rows: Any,
-        unequal: list[Any],
-        recorded: list[tuple[rules.Typed, rules.Typed]],
-    ) -> pa.RecordBatch:
+    def _diverged(self, matched: _Matched, rows: Any) -> pa.RecordBatch:
+        source, target = matched.source, matched.target
         names, source_texts, target_texts = list[Any](), list[Any](), list[Any]()
-        for number, differs in enumerate(unequal):
+        for number, differs in enumerate(matched.unequal):
             if differs is None or not differs[rows].any():
                 continue
             spread = _Spread(differs[rows])
             index = index_array(rows[spread.places])
             keys = source.keys.take(rows[spread.places])
-            typed_source, typed_target = recorded[number]
+            typed_source, typed_target = matched.recorded[number]
             source_texts.append(spread.texts(self._texts(number, typed_source.take(index), "source", keys)))
             target_texts.append(spread.texts(self._texts(number, typed_target.take(index), "target", keys)))
             names.append(spread.texts(repeated(_json(self.comparison.columns[number].name), len(index))))
