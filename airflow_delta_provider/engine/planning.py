@@ -15,8 +15,8 @@ from airflow_delta_provider.core.plan import KeyRange, choose_bounds, shard_coun
 from airflow_delta_provider.engine.opened import Opened, shard_bounds
 
 SIDES = ("source", "target")
-WORKER_ROWS_MIN = 200_000
-"""Fewest rows for which a second worker pays for its start."""
+WORKER_ROWS_MIN = 1_000_000
+"""Fewest rows for which a second worker pays for its start: a second of CPU, which compares about so many rows."""
 BOUND_SAMPLES = 64
 """Sampled keys wanted for each shard, so that shards come out about equal."""
 SAMPLE_ROWS_MAX = 500_000

@@ -29,12 +29,11 @@ from airflow_delta_provider.core.store.publish import Sign
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.sweeppublish import SweepReceipt, publish_sweep
 from airflow_delta_provider.engine.opened import OpenSide
-from airflow_delta_provider.engine.planning import WORKER_ROWS_MIN
 from airflow_delta_provider.engine.run import RunProgress, plain
 from airflow_delta_provider.engine.skipped import open_binary
 from airflow_delta_provider.engine.spilled import spill_side
 from airflow_delta_provider.engine.sweep_open import OpenedSweep, Start, open_sweep
-from airflow_delta_provider.engine.sweep_plan import plan_sweep_ranges
+from airflow_delta_provider.engine.sweep_plan import WORKER_ROWS_MIN, plan_sweep_ranges
 from airflow_delta_provider.engine.sweep_shard import SUMMARY, Packs, SweptShard, sweep_shard
 from airflow_delta_provider.engine.sweep_whole import (
     MergePart,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from airflow_delta_provider.adapters.side import RangeCost
 from airflow_delta_provider.core.plan import KeyRange, choose_bounds, shard_count, tile
 from airflow_delta_provider.engine.opened import shard_bounds
-from airflow_delta_provider.engine.planning import BOUND_SAMPLES, WORKER_ROWS_MIN, sampled_keys
+from airflow_delta_provider.engine.planning import BOUND_SAMPLES, sampled_keys
 from airflow_delta_provider.engine.sweep_open import OpenedSweep
 
+WORKER_ROWS_MIN = 200_000
+"""Fewest rows for which a second worker pays for its start."""
 PACKS_A_SHARD_MIN = 4
 """Packs of the predecessor for each shard from which on shards are cut where packs begin, so that none is read twice."""
 
