@@ -26,6 +26,7 @@ __all__ = [
     "Request",
     "Side",
     "SideSpec",
+    "Together",
 ]
 
 BATCH_ROWS = 65_536
@@ -83,6 +84,7 @@ class Request:
     ``ordered``: True where rows are wanted in canonical key order (only asked of a side whose order is not NONE).
     ``buckets``: how a fingerprint groups the range, or the buckets that a read is confined to; only of a side that
     takes fingerprints.
+    ``shared``: what this read shares with that of the other side, from ``Together.together``, or None.
     """
 
     columns: tuple[str, ...]
@@ -93,6 +95,7 @@ class Request:
     filter: Any = None
     ordered: bool = False
     buckets: Buckets | None = None
+    shared: Any = None
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES_MAX
 
@@ -160,6 +163,18 @@ class Admitting(Protocol):
 
     def admit(self, names: frozenset[str]) -> None:
         """Deliver such values of these columns, because a rule takes them away before anything else sees them."""
+        ...
+
+
+@runtime_checkable
+class Together(Protocol):
+    """A side that can read what is stored alike in another one for both of them."""
+
+    def together(self, mine: Request, other: Side, theirs: Request) -> tuple[Request, Request] | None:
+        """Return both requests such that, read at the same time, they share work, or None where there is none to share.
+
+        What each read delivers stays the same. ``close`` of either ``shared`` lets go of what was shared.
+        """
         ...
 
 

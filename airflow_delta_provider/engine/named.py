@@ -21,6 +21,7 @@ from airflow_delta_provider.adapters.side import (
     RangeCost,
     Request,
     Side,
+    Together,
 )
 from airflow_delta_provider.core.errors import DeltaError, SideReadError
 from airflow_delta_provider.core.types import LogicalType
@@ -159,6 +160,13 @@ def server(side: Side) -> Server | None:
     """Return the side as a server with other users, or None where it is none."""
     inner = side.inner if isinstance(side, NamedSide) else side
     return inner if isinstance(inner, Server) else None
+
+
+def together(source: Side, target: Side, requests: tuple[Request, Request]) -> tuple[Request, Request]:
+    """Return the requests of both sides, made to share work where the sides can."""
+    one, other = (side.inner if isinstance(side, NamedSide) else side for side in (source, target))
+    found = one.together(requests[0], other, requests[1]) if isinstance(one, Together) else None
+    return found or requests
 
 
 @contextmanager

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from airflow_delta_provider.adapters.side import Order
+from airflow_delta_provider.adapters.side import Order, Request
 from airflow_delta_provider.core import stream
 from airflow_delta_provider.core.compare import Progress, Tally, compare_blocks
 from airflow_delta_provider.core.errors import (
@@ -26,7 +26,7 @@ from airflow_delta_provider.core.rawcompare import RawWriter
 from airflow_delta_provider.core.recorded import canonical
 from airflow_delta_provider.core.rules import Typed
 from airflow_delta_provider.engine.manners import records_at_most, too_different
-from airflow_delta_provider.engine.named import canceller
+from airflow_delta_provider.engine.named import canceller, together
 from airflow_delta_provider.engine.narrow import Narrowed
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.prefetch import Prefetched
@@ -42,10 +42,17 @@ class _Read:
     spilled: Mapping[str, Path]
     narrowed: Narrowed | None = None
 
-    def started(self, opened: Opened, name: str, key_range: KeyRange, unsorted: set[str]) -> Prefetched[pa.RecordBatch]:
+    def requests(self, opened: Opened, key_range: KeyRange, unsorted: set[str]) -> dict[str, Request]:
+        """Return what is asked of both sides, which share work where they can and nothing was sorted or narrowed."""
+        asked = tuple(opened.request(name, key_range, ordered=name not in unsorted) for name in SIDES)
+        if not self.spilled and self.narrowed is None and not unsorted:
+            asked = together(opened.source, opened.target, (asked[0], asked[1]))
+        return dict(zip(SIDES, asked, strict=True))
+
+    def started(self, opened: Opened, name: str, key_range: KeyRange, request: Request) -> Prefetched[pa.RecordBatch]:
         if name in self.spilled:
             return Prefetched(lambda: read_spilled(self.spilled[name], key_range), name)
-        side, request = opened.side(name), opened.request(name, key_range, ordered=name not in unsorted)
+        side = opened.side(name)
         requests = [request] if self.narrowed is None else self.narrowed.requests(request, name)
         return Prefetched(lambda: (batch for each in requests for batch in side.read(each)), name, canceller(side))
 
@@ -112,10 +119,14 @@ def _compare_once(
     if read.narrowed is not None:
         read.narrowed.count_into(tally)
     writer = RawWriter(file, opened.shared.identity, (key_range.lower, key_range.upper), records_max)
-    with (
-        closing(read.started(opened, "source", key_range, unsorted)) as source,
-        closing(read.started(opened, "target", key_range, unsorted)) as target,
-    ):
+    requests = read.requests(opened, key_range, unsorted)
+    with ExitStack() as stack:
+        for request in requests.values():
+            if request.shared is not None:
+                stack.callback(request.shared.close)
+        source, target = (
+            stack.enter_context(closing(read.started(opened, name, key_range, requests[name]))) for name in SIDES
+        )
 
         def blocks(name: str, batches: Iterator[pa.RecordBatch], counts: stream.SideCounts) -> Iterator[stream.Block]:
             layout = opened.layout(name, key_range)

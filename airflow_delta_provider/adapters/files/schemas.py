@@ -47,6 +47,11 @@ class FileColumn:
         return self.physical == "INT96"
 
     @property
+    def nested(self) -> bool:
+        """True for lists, maps and structs."""
+        return bool(pa.types.is_nested(self.arrow))
+
+    @property
     def empty(self) -> bool:
         """True where the column has no type since it holds nothing but NULL."""
         return bool(pa.types.is_null(self.arrow))
