@@ -40,7 +40,7 @@ class Table:
         self.kinds = [chance.choice(sorted(TYPES)) for _ in range(chance.randint(1, 4))]
         self.names = [f"k{at}" for at in range(len(self.key))] + [f"c{at}" for at in range(len(self.kinds))]
         self.left_out = {f"c{at}" for at in range(len(self.kinds)) if at and chance.random() < 0.3}
-        self.unique = "c0" if self.kinds[0] == "int" and chance.random() < 0.5 and engine != "duckdb" else ""
+        self.unique = "c0" if self.kinds[0] == "int" and chance.random() < 0.5 else ""
         if self.unique:
             self.left_out.discard(self.unique)
         self.required = {name for name in self.names[len(self.key) :] if chance.random() < 0.3} - self.left_out

@@ -134,6 +134,10 @@ class Writer(ABC):
         """Check what was deferred, so that it fails before the commit."""
         return
 
+    def judge_one_by_one(self) -> None:
+        """Check in this transaction every unique constraint with each write, so that a refusal names its row."""
+        return
+
     def types(self, names: Sequence[str]) -> dict[str, LogicalType]:
         """Return the stored types of columns. Raises: SideColumnTypeError for one that has none."""
         found = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_delta_provider.adapters.dialects.base import ReadColumn
@@ -71,13 +71,19 @@ class Reference:
 class TableFacts:
     """What a patch has to know of a table besides its columns.
 
-    ``uniques``: columns of each unique constraint or index that is checked row by row. ``references``: foreign keys to
-    the table itself for which row order matters.
+    ``uniques``: columns of each unique constraint or index that is checked row by row; ``deferred``: of each that is
+    checked at the end, unless the writer is told to judge rows one by one. ``references``: foreign keys to the table
+    itself for which row order matters.
     """
 
     hazards: tuple[Hazard, ...] = ()
     uniques: tuple[tuple[str, ...], ...] = ()
     references: tuple[Reference, ...] = ()
+    deferred: tuple[tuple[str, ...], ...] = ()
+
+    def one_by_one(self) -> TableFacts:
+        """Return the same facts where every unique constraint is checked row by row."""
+        return replace(self, uniques=(*self.uniques, *self.deferred), deferred=())
 
 
 @dataclass(slots=True)

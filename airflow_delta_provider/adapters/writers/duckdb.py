@@ -9,15 +9,17 @@ from typing import Any
 
 from airflow_delta_provider.adapters.dialects.base import ReadColumn
 from airflow_delta_provider.adapters.dialects.duckdb import DuckdbDialect
-from airflow_delta_provider.adapters.dialects.statement import Statement, sql
+from airflow_delta_provider.adapters.dialects.statement import Statement, joined, sql
 from airflow_delta_provider.adapters.ranges import native_value
 from airflow_delta_provider.adapters.writers.base import Writer
 from airflow_delta_provider.adapters.writers.changes import (
     Cell,
     CellRefusedError,
+    Change,
     ContendedError,
     Reference,
     TableFacts,
+    TakenError,
     WriteColumn,
     write_error,
 )
@@ -69,6 +71,7 @@ class DuckdbWriter(Writer):
 
     def __init__(self, connect: Callable[[], Any], table: str) -> None:
         super().__init__(DuckdbDialect(), connect, table)
+        self._uniques: tuple[tuple[str, ...], ...] = ()
 
     def session(self) -> None:
         """Read and write instants in UTC."""
@@ -101,7 +104,8 @@ class DuckdbWriter(Writer):
             if kind == "FOREIGN KEY" and match and match[1].strip() == name:
                 referenced = tuple(part.strip().strip('"') for part in match[2].split(","))
                 references.append(Reference(shown(text), tuple(columns), referenced))
-        return TableFacts((), tuple(uniques), tuple(references))
+        self._uniques = tuple(uniques)
+        return TableFacts((), self._uniques, tuple(references))
 
     def begin(self, *, write: bool, alone: bool = False) -> None:
         """Begin a transaction; its first statement takes the snapshot."""
@@ -130,6 +134,61 @@ class DuckdbWriter(Writer):
         """Run one statement; its result is the number of rows."""
         row = self.connection.execute(text, list(values)).fetchone()
         return int(row[0]) if row else 0
+
+    def write(self, changes: Sequence[Change]) -> list[bool]:
+        """Write changes one by one; those whose unique value another row holds are left to the end and named.
+
+        A refused statement would end the transaction here, so that the table is asked before.
+        """
+        done: list[bool] = []
+        taken: list[int] = []
+        for place, change in enumerate(changes):
+            if self._is_taken(change):
+                taken.append(place)
+                done.append(False)
+                continue
+            try:
+                done += super().write([change])
+            except CellRefusedError as error:
+                raise CellRefusedError(place, error.reason) from None
+            except TakenError as error:
+                raise TakenError(error.error, [*taken, place]) from None
+        if taken:
+            raise TakenError(write_error(self.where, "another row holds a unique value"), taken)
+        return done
+
+    def _is_taken(self, change: Change) -> bool:
+        """Tell whether another row holds a unique value that a change sets, as the transaction sees the table."""
+        if change.op == "delete":
+            return False
+        known = {**change.guard, **change.key, **change.values}
+        for unique in self._uniques:
+            if not any(name in change.values or change.op == "insert" for name in unique):
+                continue
+            if any(name in known and known[name] is None for name in unique):
+                continue
+            text, values = self._holders(unique, known, change).render(self.dialect.paramstyle)
+            with self.writing():
+                if self.connection.execute(text, list(values)).fetchone() is not None:
+                    return True
+        return False
+
+    def _holders(self, unique: Sequence[str], known: dict[str, Any], change: Change) -> Statement:
+        """Ask for a row that holds the values of a unique key, other than the one that a change finds."""
+        own = self.condition(Change(change.op, change.key))
+        terms = []
+        for name in unique:
+            field = self.dialect.field(name)
+            if name in known:
+                terms.append(sql(f"{field} = ", self.bound(name, known[name])))
+            elif change.op == "update":
+                of_own = sql(f"(SELECT {field} FROM {self.aliased()} WHERE ", own, ")")
+                terms.append(sql(f"{field} = ", of_own))
+            else:
+                return sql("SELECT 1 WHERE FALSE")  # the column's default: the engine judges
+        if change.op == "update":
+            terms.append(sql("NOT (", own, ")"))
+        return sql(f"SELECT 1 FROM {self.aliased()} WHERE ", joined(" AND ", terms), " LIMIT 1")
 
     def operand(self, column: WriteColumn, value: Any) -> Statement:
         """Cast to the column's own type from a form that holds the value exactly."""
@@ -173,6 +232,8 @@ class DuckdbWriter(Writer):
             return CellRefusedError(0, type(error).__name__)
         if isinstance(error, duckdb.ConstraintException):
             text = str(error).splitlines()[0]
+            if "uplicate key" in text:
+                return TakenError(write_error(self.where, shown(_QUOTED.sub("...", text))))
             return write_error(self.where, shown(_QUOTED.sub("...", text)))
         if isinstance(error, duckdb.IOException):
             return ConnectError(f"{self.where}: {type(error).__name__}.", where=self.where)

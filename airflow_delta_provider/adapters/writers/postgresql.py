@@ -33,6 +33,7 @@ NEW = "delta_new"
 SAVEPOINT = "delta_write"
 ORDINAL = "delta_ord"
 _CONTENDED = ("40001", "40P01", "55P03")
+_TAKEN = {"23505": "unique", "23P01": "exclusion"}
 _BY_TEXT = ("json_text", "interval")
 """Kinds whose equality in the engine is none, or coarser than ours: their texts are compared."""
 
@@ -89,6 +90,13 @@ class PostgresqlWriter(Writer):
         """Check what was deferred."""
         with self.writing():
             self.connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+    def judge_one_by_one(self) -> None:
+        """Check deferrable unique and exclusion constraints with every statement; foreign keys wait till the end."""
+        names = catalog.deferrable(self.connection, self.relation.parts)
+        if names:
+            with self.writing():
+                self.connection.execute(f"SET CONSTRAINTS {', '.join(names)} IMMEDIATE".encode())
 
     def lookup(
         self, key: Sequence[str], keys: Sequence[Sequence[Any]], names: Sequence[str], *, lock: bool
@@ -254,8 +262,8 @@ class PostgresqlWriter(Writer):
             return CellRefusedError(0, f"SQLSTATE {state}")
         if state[:2] == "08" or state[:2] == "57" or (isinstance(error, psycopg.OperationalError) and not state):
             return ConnectError(f"{self.where}: the connection was lost ({type(error).__name__}).", where=self.where)
-        if state == "23505":
-            return TakenError(write_error(self.where, f"unique constraint {constraint} (23505)"))
+        if state in _TAKEN:
+            return TakenError(write_error(self.where, f"{_TAKEN[state]} constraint {constraint} ({state})"))
         column = shown(getattr(diag, "column_name", None) or "")
         name = f" {constraint or column}" if constraint or column else ""
         return write_error(self.where, f"{type(error).__name__}{name} ({state or 'no SQLSTATE'})")

@@ -32,6 +32,13 @@ SELECT ARRAY(SELECT a.attname::text FROM unnest(i.indkey) WITH ORDINALITY k(n, a
   ON a.attrelid = i.indrelid AND a.attnum = k.n WHERE k.at <= i.indnkeyatts ORDER BY k.at)
 FROM pg_catalog.pg_index i WHERE i.indrelid = {_OF} AND i.indisunique AND i.indimmediate
 """
+_DEFERRABLE = f"""
+SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.conname),
+ARRAY(SELECT a.attname::text FROM unnest(c.conkey) WITH ORDINALITY k(n, at) JOIN pg_catalog.pg_attribute a
+  ON a.attrelid = c.conrelid AND a.attnum = k.n ORDER BY k.at)
+FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace
+WHERE c.conrelid = {_OF} AND c.contype IN ('p', 'u', 'x') AND c.condeferrable
+"""
 _CHILDREN = f"SELECT relhassubclass FROM pg_catalog.pg_class WHERE oid = {_OF}"
 _KIND = f"SELECT relkind::text FROM pg_catalog.pg_class WHERE oid = {_OF}"
 _BITS = {4: "insert", 8: "delete", 16: "update"}
@@ -73,7 +80,13 @@ def facts(connection: Any, parts: tuple[str, ...]) -> TableFacts:
         if own and not deferrable:
             references.append(Reference(name, tuple(columns), tuple(referenced)))
     uniques = tuple(tuple(columns) for (columns,) in _rows(connection, _UNIQUES, parts) if columns)
-    return TableFacts(tuple(hazards), uniques, tuple(references))
+    deferred = tuple(tuple(columns) for _, columns in _rows(connection, _DEFERRABLE, parts) if columns)
+    return TableFacts(tuple(hazards), uniques, tuple(references), deferred)
+
+
+def deferrable(connection: Any, parts: tuple[str, ...]) -> list[str]:
+    """Return the quoted names of the unique and exclusion constraints that may be checked at the end."""
+    return [str(name) for name, _ in _rows(connection, _DEFERRABLE, parts)]
 
 
 def _rows(connection: Any, query: str, parts: tuple[str, ...]) -> list[tuple[Any, ...]]:

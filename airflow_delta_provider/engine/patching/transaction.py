@@ -81,6 +81,7 @@ def apply(
     out of the table. ``checkpoint`` is told before each step; tests stop the process there.
     Raises: PatchWriteError, ConnectError, SideReadError.
     """
+    facts = facts.one_by_one() if skip else facts
     if batch_rows is None or facts.references or _moves_unique(_changes(spool), facts):
         return _whole(rows, spool, facts, patch_id, skip, alone, checkpoint)
     done = Result(bytearray(spool.items), True)
@@ -218,6 +219,8 @@ def _once(
     writer = rows.writer
     checkpoint("begin")
     writer.begin(write=True, alone=alone)
+    if skip:
+        writer.judge_one_by_one()
     states = judge(rows, spool, lossy, lock=True)
     for number in taken:
         if states[number] == BEFORE:
