@@ -73,13 +73,14 @@ class TableFacts:
 
     ``uniques``: columns of each unique constraint or index that is checked row by row; ``deferred``: of each that is
     checked at the end, unless the writer is told to judge rows one by one. ``references``: foreign keys to the table
-    itself for which row order matters.
+    itself for which row order matters; ``linked``: there are some that are checked at the end.
     """
 
     hazards: tuple[Hazard, ...] = ()
     uniques: tuple[tuple[str, ...], ...] = ()
     references: tuple[Reference, ...] = ()
     deferred: tuple[tuple[str, ...], ...] = ()
+    linked: bool = False
 
     def one_by_one(self) -> TableFacts:
         """Return the same facts where every unique constraint is checked row by row."""

@@ -70,18 +70,19 @@ def facts(connection: Any, parts: tuple[str, ...]) -> TableFacts:
         hazards.append(Hazard(name, "trigger", events))
     for name, letter in _rows(connection, _RULES, parts):
         hazards.append(Hazard(name, "rule", frozenset((_RULED[letter],))))
-    references = []
+    references, linked = [], False
     for name, on_delete, on_update, own, deferrable, columns, referenced in _rows(connection, _FOREIGN, parts):
         if on_delete in _ACTIONS:
             hazards.append(Hazard(name, f"ON DELETE {_ACTIONS[on_delete]}", frozenset(("delete",))))
         if on_update in _ACTIONS:
             columns_set = frozenset(referenced)
             hazards.append(Hazard(name, f"ON UPDATE {_ACTIONS[on_update]}", frozenset(("update",)), columns_set))
+        linked = linked or (own and deferrable)
         if own and not deferrable:
             references.append(Reference(name, tuple(columns), tuple(referenced)))
     uniques = tuple(tuple(columns) for (columns,) in _rows(connection, _UNIQUES, parts) if columns)
     deferred = tuple(tuple(columns) for _, columns in _rows(connection, _DEFERRABLE, parts) if columns)
-    return TableFacts(tuple(hazards), uniques, tuple(references), deferred)
+    return TableFacts(tuple(hazards), uniques, tuple(references), deferred, linked)
 
 
 def deferrable(connection: Any, parts: tuple[str, ...]) -> list[str]:

@@ -92,7 +92,10 @@ class SqliteWriter(Writer):
             columns = self._rows("SELECT name FROM pragma_index_info(?, ?) ORDER BY seqno", index, schema)
             uniques.append(tuple(name for (name,) in columns if name is not None))
         primary = self.dialect.primary_key(self.connection, self.relation)
-        return TableFacts(tuple(hazards), tuple(dict.fromkeys([*uniques, *([primary] if primary else [])])))
+        own = 'SELECT 1 FROM pragma_foreign_key_list(?, ?) WHERE "table" = ? COLLATE NOCASE'
+        linked = bool(self._rows(own, table, schema, table))
+        keys = tuple(dict.fromkeys([*uniques, *([primary] if primary else [])]))
+        return TableFacts(tuple(hazards), keys, linked=linked)
 
     def _cascades(self, child: str, table: str) -> list[Hazard]:
         found = []

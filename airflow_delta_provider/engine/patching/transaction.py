@@ -82,7 +82,7 @@ def apply(
     Raises: PatchWriteError, ConnectError, SideReadError.
     """
     facts = facts.one_by_one() if skip else facts
-    if batch_rows is None or facts.references or _moves_unique(_changes(spool), facts):
+    if batch_rows is None or facts.references or facts.linked or _moves_unique(_changes(spool), facts):
         return _whole(rows, spool, facts, patch_id, skip, alone, checkpoint)
     done = Result(bytearray(spool.items), True)
     for number, part in enumerate(_parts(spool, batch_rows)):
