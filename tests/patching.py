@@ -47,6 +47,8 @@ class Bench:
         self.store: Store = store if store is not None else MemoryStore()
         self.members = members
         self.wrap: Callable[[Writer], Writer] = lambda writer: writer
+        self.asked: dict[str, Any] = {}
+        """Options of every patch and rollback, unless a call names others."""
 
     @property
     def spec(self) -> Spec:
@@ -100,7 +102,7 @@ class Bench:
 
     def options(self, rule: PatchRule | None = None, **named: Any) -> PatchOptions:
         """Return options of a patch."""
-        return PatchOptions(rule=rule or PatchRule(), **named)
+        return PatchOptions(rule=rule or PatchRule(), **{**self.asked, **named})
 
     def open_writer(self, side: SideSpec) -> Writer:
         """Open a writer, wrapped where a test asks for it."""
