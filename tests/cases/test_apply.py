@@ -1,4 +1,8 @@
-"""Every handed case whose target is a table: patched, proved, patched again, taken back, proved again."""
+"""Every handed case whose target is a table: patched, proved, patched again, taken back, proved again.
+
+The cases about patches run on PostgreSQL, MariaDB and SQLite each, both sides in the same engine; the others, in the long
+suite, on the engines that their turn gives.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from cases import runner
 from cases.engines import FILES, at_hand, choose_pair, parse_side
 from cases.notation import UnknownNotation, read_cases
 from cases.readback import plain, read_back
+from cases.standins import PATCHED_ENGINES, on_engine, rows_on_engine
 from cases.writers import Databases, Place, write_side
 
 CASES = [
@@ -44,13 +49,29 @@ def database_for(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 
 class Written:
-    """The two sides of a case in real engines, and what the target holds."""
+    """The two sides of a case in real engines, and what the target holds. ``engine``: of both, empty for a free choice."""
 
-    def __init__(self, case: dict[str, Any], folder: Path, database_for: Callable[[str], str]) -> None:
+    def __init__(self, case: dict[str, Any], engine: str, folder: Path, database_for: Callable[[str], str]) -> None:
+        sides = [case["source_side"], case["target_side"]]
         try:
-            self.source, self.target = parse_side(case["source_side"]), parse_side(case["target_side"])
+            self.source, self.target = (parse_side(on_engine(side, engine) if engine else side) for side in sides)
         except UnknownNotation as unknown:
             pytest.skip(f"the runner can't read it: {unknown}")
+        self.engine = engine
+        engines = (engine, engine) if engine else self._chosen(case)
+        self.engine = engines[1]
+        self.folder = folder
+        stem = re.sub(r"[^a-z0-9]", "_", case["id"].lower())
+        self.places: list[Place] = []
+        for side, engine, which in zip(
+            (self.source, self.target), engines, ("apply_source", "apply_target"), strict=True
+        ):
+            uri = database_for(engine)
+            self.places.append(write_side(engine, side, f"{stem}_{which}", folder, Databases(uri, uri)))
+        self.name, self.uri = f"{stem}_apply_target", database_for(self.engine)
+
+    def _chosen(self, case: dict[str, Any]) -> tuple[str, str]:
+        """Return the engines of both sides by turn, the target's being a database."""
         hand = [engine for engine in at_hand() if engine != "csv" or self.source.raw]
         chosen = choose_pair(self.source, self.target, case["id"], SEED, hand)
         if chosen[1][0] in FILES or not chosen[1][0]:
@@ -60,16 +81,7 @@ class Written:
             pytest.skip("no database at hand holds the target exactly")
         if {"session_time_zone"} & (self.source.hints.keys() | self.target.hints.keys()):
             pytest.skip("the zone of a session is no matter of the patch")
-        self.engine = chosen[1][0]
-        self.folder = folder
-        stem = re.sub(r"[^a-z0-9]", "_", case["id"].lower())
-        self.places: list[Place] = []
-        for side, (engine, _), which in zip(
-            (self.source, self.target), chosen, ("apply_source", "apply_target"), strict=True
-        ):
-            uri = database_for(engine)
-            self.places.append(write_side(engine, side, f"{stem}_{which}", folder, Databases(uri, uri)))
-        self.name, self.uri = f"{stem}_apply_target", database_for(self.engine)
+        return chosen[0][0], chosen[1][0]
 
     def rows(self) -> list[list[Any]]:
         """Return the target's rows in plain form, in any order."""
@@ -78,22 +90,22 @@ class Written:
         return sorted(([plain(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in found), key=repr)
 
 
-def _ids(case: dict[str, Any]) -> str:
-    return f"{case['id']}:{case['kind']}"
-
-
 def _turns() -> list[Any]:
-    """Return the cases about patches as they are, and all others for the long suite."""
-    return [
-        pytest.param(case, id=_ids(case), marks=() if ABOUT_PATCHES.match(case["kind"]) else pytest.mark.nightly)
-        for case in CASES
-    ]
+    """Return the cases about patches with each engine, and all others, engines by turn, for the long suite."""
+    turns = []
+    for case in CASES:
+        name = f"{case['id']}:{case['kind']}"
+        if ABOUT_PATCHES.match(case["kind"]):
+            turns += [pytest.param(case, engine, id=f"{name}:{engine}") for engine in PATCHED_ENGINES]
+        else:
+            turns.append(pytest.param(case, "", id=name, marks=pytest.mark.nightly))
+    return turns
 
 
-@pytest.mark.parametrize("case", _turns())
-def test_a_patch_makes_the_sides_equal_and_a_rollback_brings_the_target_back(case, tmp_path, database_for):
+@pytest.mark.parametrize(("case", "engine"), _turns())
+def test_a_patch_makes_the_sides_equal_and_a_rollback_brings_the_target_back(case, engine, tmp_path, database_for):
     """Whatever a case is about, a repair must carry its values exactly, write nothing twice, and leave a way back."""
-    written = Written(case, tmp_path, database_for)
+    written = Written(case, engine, tmp_path, database_for)
     before = written.rows()
     with runner.time_zone((case["options"] or {}).get("process_time_zone")):
         form = runner.specification(case, tuple(written.places), {})
@@ -117,10 +129,20 @@ def test_a_patch_makes_the_sides_equal_and_a_rollback_brings_the_target_back(cas
         assert back.code == 0, back.output
         assert back.output["converged"] == answer.output["manifest"]
         assert written.rows() == before
+        if case.get("after_revert"):
+            assert before == expected_rows_of(case, written, case["after_revert"])
+
+
+def test_the_cases_about_patches_are_on_three_engines():
+    """A case that an engine's turn leaves out would pass unseen."""
+    turns = [(case["id"], engine) for case, engine in (turn.values for turn in _turns()) if engine]
+    assert len(turns) == len(set(turns)) == 3 * 15
 
 
 def expected_rows_of(case: dict[str, Any], written: Written, rows: list[list[Any]]) -> list[list[Any]]:
     """Return the rows that a case expects in the target, in plain form."""
-    side = parse_side({**case["target_side"], "rows": rows})
+    form = case["target_side"]
+    held = rows_on_engine(rows, form, written.engine) if ABOUT_PATCHES.match(case["kind"]) else rows
+    side = parse_side({**(on_engine(form, written.engine) if held is not rows else form), "rows": held})
     kinds = list(side.columns.values())
     return sorted(([plain(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in side.rows), key=repr)

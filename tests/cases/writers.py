@@ -84,6 +84,18 @@ def _constraints(side: SideCase, quote: Callable[[str], str]) -> list[str]:
     return made
 
 
+def _computed(name: str, side: SideCase) -> str:
+    """Write what makes a column one that the engine computes and keeps, where it is one."""
+    if name not in side.hints.get("generated", {}):
+        return ""
+    return f" GENERATED ALWAYS AS ({side.hints['generated'][name].removesuffix(', stored')}) STORED"
+
+
+def _given(side: SideCase) -> list[int]:
+    """Return the places of the columns that are written: all but computed ones."""
+    return [place for place, name in enumerate(side.columns) if name not in side.hints.get("generated", {})]
+
+
 def write_sqlite(path: Path, table: str, side: SideCase) -> None:
     """Write a SQLite file; a column whose stored classes its declared affinity would change gets no declared type."""
     bare: set[str] = set()
@@ -95,7 +107,9 @@ def write_sqlite(path: Path, table: str, side: SideCase) -> None:
             collation = side.hints.get("collation", {}).get(name, "")
             collation = "NOCASE" if collation == "case-insensitive" else collation
             collate = f" COLLATE {collation}" if collation.upper() in ("BINARY", "NOCASE", "RTRIM") else ""
-            parts.append(f"{_double(name)} {declared_type}{collate}{' NOT NULL' if kind.not_null else ''}")
+            numbered = " PRIMARY KEY AUTOINCREMENT" if name in side.hints.get("identity", {}) else ""
+            needed = " NOT NULL" if kind.not_null else ""
+            parts.append(f"{_double(name)} {declared_type}{numbered}{collate}{_computed(name, side)}{needed}")
         parts += _constraints(side, _double)
         connection = sqlite3.connect(path)
         connection.execute(f"CREATE TABLE {_double(table)} ({', '.join(parts)})")
@@ -110,14 +124,17 @@ def write_sqlite(path: Path, table: str, side: SideCase) -> None:
 def _fill_sqlite(connection: sqlite3.Connection, table: str, side: SideCase) -> set[str]:
     """Insert all rows; return the columns in which another storage class than the asked one was stored."""
     changed = set()
+    given = _given(side)
+    columns = [list(side.columns)[place] for place in given]
+    into = f"{_double(table)} ({', '.join(map(_double, columns))})"
     for row in side.rows:
-        cells = [_sqlite_value(cell) for cell in row]
+        cells = [_sqlite_value(row[place]) for place in given]
         marks = ["CAST(? AS TEXT)" if isinstance(plain, str) else "?" for plain, _ in cells]
         bound = [plain.encode("utf-8", "surrogatepass") if isinstance(plain, str) else plain for plain, _ in cells]
-        cursor = connection.execute(f"INSERT INTO {_double(table)} VALUES ({', '.join(marks)})", bound)
-        classes = ", ".join(f"typeof({_double(name)})" for name in side.columns)
+        cursor = connection.execute(f"INSERT INTO {into} VALUES ({', '.join(marks)})", bound)
+        classes = ", ".join(f"typeof({_double(name)})" for name in columns)
         got = connection.execute(f"SELECT {classes} FROM {_double(table)} WHERE rowid = ?", (cursor.lastrowid,))
-        for name, (_, asked), found in zip(side.columns, cells, got.fetchone(), strict=True):
+        for name, (_, asked), found in zip(columns, cells, got.fetchone(), strict=True):
             if asked and asked != found:
                 changed.add(name)
     return changed
@@ -243,7 +260,10 @@ def write_mysql(uri: str, table: str, side: SideCase) -> None:
         if wanted and kind.kind in ("text", "char", "enum"):
             collation = collations.get(wanted, wanted if str(wanted).startswith("utf8mb4") else "utf8mb4_bin")
             made += f" CHARACTER SET utf8mb4 COLLATE {collation}"
-        parts.append(f"{_backtick(name)} {made} {'NOT NULL' if kind.not_null else 'NULL'}")
+        numbered = name in side.hints.get("identity", {})
+        needed = "NOT NULL" if kind.not_null or numbered else "" if _computed(name, side) else "NULL"
+        extra = " AUTO_INCREMENT PRIMARY KEY" if numbered else _computed(name, side)
+        parts.append(f"{_backtick(name)} {made} {needed}{extra}")
 
     def indexed(name: str) -> str:
         return _backtick(name) + ("(191)" if column_type("mysql", name, side) in ("longtext", "longblob") else "")
@@ -251,9 +271,11 @@ def write_mysql(uri: str, table: str, side: SideCase) -> None:
     with mysql_connection(uri) as connection:
         cursor = connection.cursor()
         cursor.execute(f"CREATE TABLE {_backtick(table)} ({', '.join(parts + _constraints(side, indexed))})")
-        statement = f"INSERT INTO {_backtick(table)} VALUES ({', '.join(['%s'] * len(side.columns))})"
+        given = _given(side)
+        names = ", ".join(_backtick(list(side.columns)[place]).replace("%", "%%") for place in given)
+        statement = f"INSERT INTO {_backtick(table)} ({names}) VALUES ({', '.join(['%s'] * len(given))})"
         for row in side.rows:
-            cells = [_mysql_value(cell, kind) for cell, kind in zip(row, side.columns.values(), strict=True)]
+            cells = [_mysql_value(row[place], list(side.columns.values())[place]) for place in given]
             cursor.execute(statement, cells)
 
 
