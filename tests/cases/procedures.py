@@ -59,7 +59,7 @@ INDEX: dict[str, list[str]] = {
     "rc-258": [APPLY, f"{PATCHES}::test_rc_258_an_identity_takes_the_key_of_the_source"],
     "rc-259": [APPLY],
     "rc-261": [APPLY, "engine/test_patching.py::test_rows_that_refer_to_each_other_are_written_in_order"],
-    "rc-262": [APPLY, "engine/test_patching.py::test_a_foreign_key_to_another_table_fails_the_patch_as_a_whole"],
+    "rc-262": [APPLY, f"{PATCHES}::test_rc_262_a_foreign_key_that_the_new_rows_break_leaves_the_target_as_it_was"],
     "rc-277": [f"{RUNS}::test_rc_231_large_tables_are_streamed"],
     "rc-278": [APPLY],
 }

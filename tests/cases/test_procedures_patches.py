@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import patching
+import pytest
+from cases.standins import PATCHED_ENGINES
+
+from airflow_delta_provider.core.errors import PatchWriteError
 
 
-def test_rc_247_the_children_of_an_updated_row_stay(mariadb_database):
+@pytest.fixture(params=PATCHED_ENGINES)
+def bench(request, tmp_path) -> patching.Bench:
+    """An empty database of each engine that the cases about patches run on."""
+    if request.param == "sqlite":
+        return patching.Bench("sqlite", patching.file_uri("sqlite", tmp_path))
+    name = "postgresql_database" if request.param == "postgresql" else "mariadb_database"
+    return patching.Bench(request.param, request.getfixturevalue(name))
+
+
+LEFT_OUT: dict[str, Any] = {"columns": {"exclude": ["note"]}}
+
+
+def test_rc_247_the_children_of_an_updated_row_stay(bench):
     """A diverged row is updated in place: deleted and inserted again, it would take its children with it."""
-    bench = patching.Bench("mysql", mariadb_database, columns={"exclude": ["note"]})
+    bench.members = LEFT_OUT
     bench.tables("id integer PRIMARY KEY, name varchar(20), note varchar(20)")
     bench.fill("source", [(1, "new", "s"), (2, "b", "s")])
     bench.fill("target", [(1, "old", "kept"), (2, "b", "kept")])
@@ -24,9 +40,9 @@ def test_rc_247_the_children_of_an_updated_row_stay(mariadb_database):
     assert bench.sql("SELECT * FROM c ORDER BY 1") == [(10, 1), (11, 1), (12, 2)]
 
 
-def test_rc_254_a_rollback_over_somebodys_work_is_refused(postgresql_database):
+def test_rc_254_a_rollback_over_somebodys_work_is_refused(bench):
     """As a whole and by the rows' keys; a change of a column that was left out is no such work, and is kept."""
-    bench = patching.Bench("postgresql", postgresql_database, columns={"exclude": ["note"]})
+    bench.members = LEFT_OUT
     bench.tables("id integer PRIMARY KEY, v text, note text")
     bench.fill("source", [(1, "s1", "n"), (2, "s2", "n"), (3, "s3", "n")])
     bench.fill("target", [(1, "t1", "n"), (2, "t2", "n"), (4, "t4", "n")])
@@ -47,9 +63,8 @@ def test_rc_254_a_rollback_over_somebodys_work_is_refused(postgresql_database):
     assert bench.rows() == [(1, "t1", "human"), (2, "t2", "n"), (4, "t4", "n")]
 
 
-def test_rc_256_a_row_that_was_deleted_meanwhile_is_not_created(tmp_path):
+def test_rc_256_a_row_that_was_deleted_meanwhile_is_not_created(bench):
     """By default nothing is written then; asked to leave conflicts, the other row is, and a rollback leaves it alone."""
-    bench = patching.Bench("sqlite", patching.file_uri("sqlite", Path(tmp_path)))
     bench.tables("id integer PRIMARY KEY, v text")
     bench.fill("source", [(1, "s"), (2, "s")])
     bench.fill("target", [(1, "t"), (2, "t")])
@@ -65,13 +80,48 @@ def test_rc_256_a_row_that_was_deleted_meanwhile_is_not_created(tmp_path):
     assert bench.rows() == [(1, "t")]
 
 
-def test_rc_258_an_identity_takes_the_key_of_the_source(postgresql_database):
-    """Under a fresh number it would be another row. The sequence is left alone: the next row begins where it stood."""
-    bench = patching.Bench("postgresql", postgresql_database)
-    bench.sql("CREATE TABLE t_source (id integer PRIMARY KEY, v text)",
-              "CREATE TABLE t_target (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text)")  # fmt: skip
+def test_rc_258_an_identity_takes_the_key_of_the_source(bench):
+    """Under a fresh number it would be another row.
+
+    A sequence of PostgreSQL is left alone, so that the next row begins where it stood; the other engines number on from
+    the greatest key.
+    """
+    numbered = {
+        "postgresql": "integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "mysql": "integer AUTO_INCREMENT PRIMARY KEY",
+        "sqlite": "integer PRIMARY KEY AUTOINCREMENT",
+    }[bench.engine]
+    bench.sql(
+        "CREATE TABLE t_source (id integer PRIMARY KEY, v text)", f"CREATE TABLE t_target (id {numbered}, v text)"
+    )
     bench.fill("source", [(7, "x")])
-    bench.apply(bench.compare())
+    patch = bench.apply(bench.compare()).patch_id
     assert bench.rows() == [(7, "x")]
     bench.sql("INSERT INTO t_target (v) VALUES ('own')")
-    assert bench.rows() == [(1, "own"), (7, "x")]
+    own = (1 if bench.engine == "postgresql" else 8, "own")
+    assert bench.rows() == sorted([own, (7, "x")])
+    assert bench.rollback(patch).applied
+    assert bench.rows() == [own]
+
+
+def test_rc_262_a_foreign_key_that_the_new_rows_break_leaves_the_target_as_it_was(bench):
+    """The row that is missing lies in another table, which this patch does not write to; with it there, both ways work."""
+    bench.sql("CREATE TABLE cats (id integer PRIMARY KEY)", "INSERT INTO cats VALUES (10)")
+    bench.sql("CREATE TABLE t_source (id integer PRIMARY KEY, cat integer)")
+    bench.sql("CREATE TABLE t_target (id integer PRIMARY KEY, cat integer,"
+              " CONSTRAINT to_cats FOREIGN KEY (cat) REFERENCES cats (id))")  # fmt: skip
+    bench.fill("source", [(1, None), (2, 20)])
+    bench.fill("target", [(1, 10), (2, 10)])
+    manifest = bench.compare()
+    with pytest.raises(PatchWriteError, match=r"(?i)to_cats|foreign key"):
+        bench.apply(manifest)
+    assert bench.rows() == [(1, 10), (2, 10)]
+    bench.sql("INSERT INTO cats VALUES (20)")
+    outcome = bench.apply(manifest)
+    assert bench.rows() == [(1, None), (2, 20)] and outcome.proved
+    bench.sql("DELETE FROM cats WHERE id = 10")
+    with pytest.raises(PatchWriteError, match=r"(?i)to_cats|foreign key"):
+        bench.rollback(outcome.patch_id)
+    assert bench.rows() == [(1, None), (2, 20)]
+    bench.sql("INSERT INTO cats VALUES (10)")
+    assert bench.rollback(outcome.patch_id).proved and bench.rows() == [(1, 10), (2, 10)]
