@@ -7,6 +7,7 @@ patches of PostgreSQL take at once, and batches that are committed one by one.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,7 @@ SHORT_POINTS = {"sqlite": 5, "postgresql": 9, "mysql": 9}
 TICKED = ("begin", "commit", "rollback", "check_constraints", "execute", "_run", "fetched", "facts")
 """Methods of a writer before and after which a process is killed on SQLite: every statement runs in one of them."""
 SOURCE = [(1, "s1", 2), (2, "s2", 1), (3, "s3", 3), (6, "s6", 6)]
-TARGET = [(1, "t1", 1), (2, "t2", 2), (4, "t4", 4), (6, "t6", 6)]
+BEFORE = [(1, "t1", 1, "n1"), (2, "t2", 2, "n2"), (4, "t4", 4, "n4"), (6, "t6", 6, "n6")]
 
 
 @pytest.fixture(params=ENGINES)
@@ -59,15 +60,17 @@ def bench(request, tmp_path, monkeypatch) -> Bench:
     made.asked = BATCHES if way == "batches" else {}
     unique = "" if way else " UNIQUE"
     made.tables(f"id INTEGER PRIMARY KEY, v VARCHAR(9), pos INTEGER{unique}, note VARCHAR(9)")
-    refill(made)
+    made.fill("source", [(*row, "") for row in SOURCE])
+    made.fill("target", BEFORE)
     return made
 
 
-def refill(bench: Bench) -> None:
-    """Put both tables back to where the test begins."""
-    bench.sql("DELETE FROM t_source", "DELETE FROM t_target")
-    bench.fill("source", [(*row, "") for row in SOURCE])
-    bench.fill("target", [(*row, f"n{row[0]}") for row in TARGET])
+def staged(bench: Bench, rows: list[Any], base: Path, folder: Path) -> None:
+    """Begin again: these rows in the target, and a copy of a store."""
+    bench.sql("DELETE FROM t_target")
+    bench.fill("target", rows)
+    shutil.copytree(base, folder)
+    bench.store = LocalStore(folder)
 
 
 def ticking(tick: Callable[[], None]) -> Callable[[Writer], Writer]:
@@ -144,13 +147,6 @@ def run_until(act: Callable[[Bench, Callable[[str], None]], object], bench: Benc
     return os.WIFSIGNALED(status)
 
 
-def fresh(bench: Bench, folder: Path) -> str:
-    """Begin again with the same tables and an empty store; return the manifest, which is always the same."""
-    refill(bench)
-    bench.store = LocalStore(folder)
-    return bench.compare()
-
-
 @pytest.mark.slow
 def test_a_patch_killed_anywhere_ends_in_the_same_rows_and_ledger(bench, tmp_path):
     """A clean run is the measure; before the resume the table is as it was, or wholly patched."""
@@ -183,25 +179,30 @@ def way_asked(bench: Bench) -> str:
 def kill_patches(bench: Bench, tmp_path: Path, step: int) -> None:
     """Kill a patch at every ``step``-th point and apply it again."""
     manifest = bench.compare()
+    staged(bench, BEFORE, tmp_path / "first", tmp_path / "clean")
     steps: list[str] = []
     clean = bench.apply(manifest, step=steps.append)
     assert way_of(steps) == way_asked(bench)
-    rows, before = bench.rows(), [(*row, f"n{row[0]}") for row in TARGET]
-    ticks = 0
-    while True:
+    after = bench.rows()
+    ticks, died = 0, True
+    while died:
         ticks += step
         assert ticks < POINTS_MAX
-        assert fresh(bench, tmp_path / f"apply{ticks}") == manifest
+        staged(bench, BEFORE, tmp_path / "first", tmp_path / f"apply{ticks}")
         died = run_until(lambda one, step: one.apply(manifest, step=step), bench, ticks)
-        assert bench.rows() in (before, rows) or (bench.asked and between(bench.rows(), before, rows)), ticks
+        now = bench.rows()
+        assert now in (BEFORE, after) or (bench.asked and between(now, BEFORE, after)), (ticks, now)
         resumed = bench.apply(manifest)
         assert (resumed.ledger, resumed.checkpoint) == (clean.ledger, clean.checkpoint), ticks
-        assert bench.rows() == rows and resumed.proved
-        if not died:
-            break
-    print(f"{bench.engine} {bench.asked}: a patch was killed at every {step}. of {ticks} points")
+        assert bench.rows() == after and resumed.proved, ticks
+    settled(bench, manifest, 1, f"a patch was killed at every {step}. of {ticks} points")
+
+
+def settled(bench: Bench, manifest: str, ledgers: int, told: str) -> None:
+    """Say what was done, and check that the log of the last try is whole."""
+    print(f"{bench.engine} {way_asked(bench)}: {told}")
     entries = log.read_log(bench.store, log.pair_id_of("bench", "bench:source", "bench:target"))
-    assert [entry.kind for entry in entries].count("ledger") == 1
+    assert [entry.kind for entry in entries].count("ledger") == ledgers
     assert verify_published(bench.store, manifest)[0].findings == []
 
 
@@ -220,28 +221,24 @@ def test_a_rollback_killed_between_any_two_statements_ends_in_the_old_rows(bench
 def kill_rollbacks(bench: Bench, tmp_path: Path, step: int) -> None:
     """Kill a rollback at every ``step``-th point and start it again."""
     manifest = bench.compare()
-    patched = bench.apply(manifest)
+    patch = bench.apply(manifest).patch_id
+    after = bench.rows()
+    staged(bench, after, tmp_path / "first", tmp_path / "clean")
     steps: list[str] = []
-    clean = bench.rollback(patched.patch_id, step=steps.append)
-    assert way_of(steps) == way_asked(bench)
-    before = [(*row, f"n{row[0]}") for row in TARGET]
-    assert bench.rows() == before
-    ticks = 0
-    while True:
+    clean = bench.rollback(patch, step=steps.append)
+    assert way_of(steps) == way_asked(bench) and bench.rows() == BEFORE
+    ticks, died = 0, True
+    while died:
         ticks += step
         assert ticks < POINTS_MAX
-        fresh(bench, tmp_path / f"back{ticks}")
-        bench.apply(manifest)
-        died = run_until(lambda one, step: one.rollback(patched.patch_id, step=step), bench, ticks)
-        resumed = bench.rollback(patched.patch_id)
-        assert (resumed.ledger, resumed.converged) == (clean.ledger, manifest), ticks
-        assert bench.rows() == before
-        if not died:
-            break
-    print(f"{bench.engine} {bench.asked}: a rollback was killed at every {step}. of {ticks} points")
-    entries = log.read_log(bench.store, log.pair_id_of("bench", "bench:source", "bench:target"))
-    assert [entry.kind for entry in entries].count("ledger") == 2
-    assert verify_published(bench.store, manifest)[0].findings == []
+        staged(bench, after, tmp_path / "first", tmp_path / f"back{ticks}")
+        died = run_until(lambda one, step: one.rollback(patch, step=step), bench, ticks)
+        now = bench.rows()
+        assert now in (BEFORE, after) or (bench.asked and between(now, after, BEFORE)), (ticks, now)
+        resumed = bench.rollback(patch)
+        assert (resumed.ledger, resumed.checkpoint) == (clean.ledger, clean.checkpoint), ticks
+        assert bench.rows() == BEFORE and resumed.converged == manifest, ticks
+    settled(bench, manifest, 2, f"a rollback was killed at every {step}. of {ticks} points")
 
 
 def between(rows: list[Any], before: list[Any], after: list[Any]) -> bool:
