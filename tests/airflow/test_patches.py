@@ -138,6 +138,40 @@ def test_a_row_that_was_written_since_fails_the_task_and_changes_nothing(world, 
     assert rows_of(world / "new.db") == before
 
 
+def test_scope_and_detail_reach_the_patch_and_its_rollback(world, manifest):
+    """What is kept besides, and what the page shows of rows that were left, is said where the patch is."""
+    from airflow_delta_provider.operators.patches import RollbackPatchOperator
+
+    asked = {"conflicts": "skip", "checkpoint_scope": "ranges", "ledger_detail": "values"}
+    plan = planned(manifest)
+    with sqlite3.connect(world / "new.db") as connection:
+        connection.execute("UPDATE orders SET amount = -1 WHERE id = 10")
+    connection.close()
+    applied = context_of("apply")
+    patch = apply_of(manifest, plan, **asked).execute(applied)
+    RollbackPatchOperator(task_id="back", spec=spec_of(), patch=patch, **asked).execute(context_of("back"))
+    store = open_store(str(world / "store"))
+    (pair,) = log.list_pairs(store)
+    assert len(list(store.list(f"pairs/{pair}/slots/surroundings"))) == 2
+    sidecars = [entry.ref for entry in log.read_log(store, pair) if entry.kind == "sidecar"]
+    notes = [json.loads(blobs.get_blob(store, ref)) for ref in sidecars]
+    (view,) = [note["ledger_view"] for note in notes if note["for"] == applied["ti"].pushed["ledger"]]
+    assert view["detail"] == "values"
+    assert [(row["key"], row["before"]) for row in view["conflicts"]] == [(["10"], ["-1"])]
+
+
+def test_the_group_hands_scope_and_detail_to_its_tasks():
+    """One specification of a repair says it once."""
+    from airflow.sdk import DAG
+
+    from airflow_delta_provider.task_groups import reconcile_and_patch
+
+    with DAG("scoped") as dag:
+        reconcile_and_patch(spec_of(), patch_args={"checkpoint_scope": "ranges", "ledger_detail": "counts"})
+    tasks = [dag.get_task(f"repair.{name}") for name in ("plan", "apply")]
+    assert [(task.checkpoint_scope, task.ledger_detail) for task in tasks] == [("ranges", "counts")] * 2
+
+
 def test_the_plan_of_another_rule_is_not_applied(world, manifest):
     """A person approved one plan, not whatever the task was edited to afterwards."""
     from airflow_delta_provider._compat import AirflowFailException
