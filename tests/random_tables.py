@@ -142,7 +142,7 @@ class Table:
             case "date":
                 return f"{self.chance.randint(1000, 2999)}-0{self.chance.randint(1, 9)}-{self.chance.randint(10, 28)}"
             case "uuid":
-                return str(uuid.UUID(int=self.chance.getrandbits(128)))
+                return str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
         return f"{self.chance.randint(1000, 2999)}-0{self.chance.randint(1, 9)}-11 10:00:00.{self.chance.randint(0, 999999):06d}"
 
     def _decimal(self) -> str:
