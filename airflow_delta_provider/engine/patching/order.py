@@ -95,8 +95,14 @@ def _park(
     for place, values in parks.items():
         holder = holders[place]
         moves.append(Change(UPDATE, dict(holder.key), values, dict(holder.guard)))
-        after[place] = replace(holder, guard={**holder.guard, **values})
+        after[place] = _moved(holder, values, writer)
     return moves, after[: len(updates)], after[len(updates) :]
+
+
+def _moved(change: Change, values: dict[str, Any], writer: Writer) -> Change:
+    """Return a change of a row that holds these values meanwhile; what the engine computes has followed them."""
+    guard = {name: value for name, value in change.guard.items() if not writer.columns[name].generated}
+    return replace(change, guard={**guard, **values})
 
 
 def _after(change: Change) -> dict[str, Any]:
@@ -187,7 +193,7 @@ def _children_first(
         values: dict[str, Any] = dict.fromkeys(names)
         if values:
             opening.append(Change(UPDATE, dict(change.key), values, dict(change.guard)))
-            deletes[place] = replace(change, guard={**change.guard, **values})
+            deletes[place] = _moved(change, values, writer)
     return opening, [deletes[place] for place in reversed(order)]
 
 
