@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from airflow_delta_provider.core import ids, jsonc, keyvec, rules, values
 from airflow_delta_provider.core.errors import HmacKeyError, shown
-from airflow_delta_provider.core.recorded import HmacKey, canonical
+from airflow_delta_provider.core.recorded import ComparedColumn, HmacKey, Recorder, canonical
 from airflow_delta_provider.core.types import LogicalType
 
 Rule = Mapping[str, Any]
@@ -92,6 +93,18 @@ class RowForms:
             stored = {name: part[at] for name, part in zip(names, raw, strict=True)}
             yield keys[at], StoredRow(stored, row, [form(value) for form, value in zip(self._forms, row, strict=True)])
 
+    def clear_texts(self, batch: pa.RecordBatch, types: Mapping[str, LogicalType]) -> list[pa.LargeBinaryArray]:
+        """Return for each compared column the canonical JSON of ``StoredRow.clear``, one text a row of the batch.
+
+        Raises: ValueTextError where a rule cannot read a value.
+        """
+        texts = []
+        for column in self.columns:
+            shown_as = ComparedColumn(column.name, column.stored, column.stored, column.schema)
+            recorder = Recorder(shown_as, "values", sys.maxsize, None)
+            texts.append(recorder.texts(self._read(column, batch.column(column.own), types[column.own])))
+        return texts
+
     def key_bytes(self, batch: pa.RecordBatch, types: Mapping[str, LogicalType]) -> list[bytes]:
         """Return the canonical key bytes of each row."""
         arrays, carriers = [], []
@@ -111,15 +124,17 @@ class RowForms:
         return found
 
     def _clear(self, column: PatchColumn, array: pa.Array, stored: LogicalType) -> list[Any]:
-        typed = rules.Typed(stored, array, None)
+        return canonical(self._read(column, array, stored), column.schema)
+
+    def _read(self, column: PatchColumn, array: pa.Array, stored: LogicalType) -> rules.Typed:
+        """Return a column in recorded form."""
         try:
-            typed = rules.recorded(list(column.rules), typed, self.side)
+            return rules.recorded(list(column.rules), rules.Typed(stored, array, None), self.side)
         except rules.UnparsedValue as error:
             value = "a value" if column.keyed else repr(shown(error.text))
             raise error.error(
                 f"{self.side}: column {shown(column.own)!r}: {value} {error.reason}.", where=self.side
             ) from error
-        return canonical(typed, column.schema)
 
 
 def _recorder(column: PatchColumn, inline_limit: int, key: HmacKey | None) -> Callable[[Any], Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, BinaryIO
 
 from airflow_delta_provider.core import merkle
@@ -27,7 +28,6 @@ from airflow_delta_provider.core.localise import locate_damage
 from airflow_delta_provider.core.pages import read_page_index
 from airflow_delta_provider.core.recordform import out_of_order
 from airflow_delta_provider.core.verify_pages import (
-    NO_CATEGORY,
     PARALLEL_RECORDS_MIN,
     Page,
     PageChecker,
@@ -90,17 +90,18 @@ def verify_body(
 
 
 class _Tree:
-    """A root over leaves that come one by one, combined a page at a time."""
+    """A root over leaves that come some at a time, combined a page at a time."""
 
     def __init__(self) -> None:
         self._tree = merkle.Accumulator()
         self._held: list[bytes] = []
 
-    def append(self, leaf: bytes) -> None:
-        self._held.append(leaf)
-        if len(self._held) == PAGE_RECORDS:
-            self._tree.extend(self._held)
-            self._held = []
+    def extend(self, leaves: list[bytes]) -> None:
+        self._held += leaves
+        if len(self._held) >= PAGE_RECORDS:
+            whole = len(self._held) - len(self._held) % PAGE_RECORDS
+            self._tree.extend(self._held[:whole])
+            self._held = self._held[whole:]
 
     def finish(self) -> tuple[int, str]:
         self._tree.extend(self._held)
@@ -111,26 +112,42 @@ class _Tree:
 def _read_pages(stream: BinaryIO, scan: BodyScan, findings: Findings) -> Iterator[Page]:
     """Yield the lines of a body in pages, and put its digest and its sizes into ``scan``."""
     hasher, pages = hashlib.sha256(), Pages()
-    while line := stream.readline(LINE_BYTES_MAX + 1):
-        hasher.update(line)
-        scan.body_bytes += len(line)
-        place = f"record {pages.records}"
-        if not line.endswith(b"\n"):
-            if len(line) > LINE_BYTES_MAX:
-                findings.note(LimitError, place, f"The record is longer than {LINE_BYTES_MAX} bytes.")
-                _hash_rest(stream, hasher, scan)
-                break
-            findings.note(BodyFramingError, place, "The last line does not end in LF.")
-        if line == b"\n":
-            findings.note(BodyFramingError, place, "A line is empty.")
-            continue
-        page = pages.add(line.removesuffix(b"\n"))
-        if page is not None:
-            yield page
+    held: list[bytes] = []  # the parts of a line whose end is still to come
+    while chunk := stream.read(READ_BYTES):
+        hasher.update(chunk)
+        scan.body_bytes += len(chunk)
+        first, *lines = chunk.split(b"\n")
+        held.append(first)
+        if lines:
+            lines.insert(0, b"".join(held))
+            held = [lines.pop()]
+            if b"" not in lines and len(lines[0]) <= LINE_BYTES_MAX:
+                yield from pages.extend(lines)
+            else:
+                held = (yield from _add_each(lines, pages, findings)) or held
+        if sum(map(len, held)) > LINE_BYTES_MAX:
+            findings.note(LimitError, f"record {pages.records}", f"The record is longer than {LINE_BYTES_MAX} bytes.")
+            _hash_rest(stream, hasher, scan)
+            held = []
+    if any(held):
+        findings.note(BodyFramingError, f"record {pages.records}", "The last line does not end in LF.")
+        yield from pages.extend([b"".join(held)])
     rest = pages.take()
     if rest is not None:
         yield rest
     scan.records, scan.sha256 = pages.records, hasher.hexdigest()
+
+
+def _add_each(lines: list[bytes], pages: Pages, findings: Findings) -> Generator[Page, None, list[bytes]]:
+    """Yield the pages that lines complete; empty ones are told, and one that is too long is given back."""
+    for line in lines:
+        if len(line) > LINE_BYTES_MAX:
+            return [line]
+        if line:
+            yield from pages.extend([line])
+        else:
+            findings.note(BodyFramingError, f"record {pages.records}", "A line is empty.")
+    return []
 
 
 def _join(checked: Iterable[PageScan], scan: BodyScan, findings: Findings) -> None:
@@ -146,9 +163,9 @@ def _join(checked: Iterable[PageScan], scan: BodyScan, findings: Findings) -> No
         findings.absorb(page.findings)
         scan.columns += page.columns
         whole.extend(page.leaves)
-        for leaf, category in zip(page.leaves, page.categories, strict=True):
-            if category != NO_CATEGORY:
-                trees[CATEGORIES[category]].append(leaf)
+        for number, category in enumerate(CATEGORIES):
+            if number in page.categories:
+                trees[category].extend(list(compress(page.leaves, map(number.__eq__, page.categories))))
     scan.root = whole.root().hex()
     scan.categories = {category: tree.finish() for category, tree in trees.items()}
 

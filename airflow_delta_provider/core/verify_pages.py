@@ -14,6 +14,7 @@ from airflow_delta_provider.core.errors import WorkerLostError
 from airflow_delta_provider.core.findings import Findings, Stage
 from airflow_delta_provider.core.ids import CATEGORIES
 from airflow_delta_provider.core.recordform import RecordChecker
+from airflow_delta_provider.core.wholepage import whole_pages
 
 PAGE_BYTES: Final = 8 * 2**20
 """A page with longer records is cut after as many bytes."""
@@ -57,10 +58,16 @@ class PageChecker:
 
     def __init__(self, manifest: Document, schema: Document | None, contract: Document | None) -> None:
         self._records = RecordChecker(manifest, schema, contract, Findings(Stage.BODY))
+        self._whole = whole_pages(manifest, schema, contract)
 
     def check(self, page: Page) -> PageScan:
-        """Check one page."""
-        records, findings = self._records, Findings(Stage.BODY)
+        """Check one page: as a whole, or record by record where that is not enough."""
+        findings, whole = Findings(Stage.BODY), None if self._whole is None else self._whole.check(page.lines)
+        if whole is not None:
+            place = f"record {page.number}, key {whole.first.hex()[:64]}"
+            leaves = merkle.leaf_hashes(page.lines)
+            return PageScan(leaves, whole.categories, findings, whole.columns, (place, whole.first), whole.last)
+        records = self._records
         records.start(findings)
         for number, line in enumerate(page.lines, page.number):
             records.check(line, number)
@@ -125,10 +132,28 @@ class Pages:
         self.records += 1
         return self.take() if len(self._lines) >= PAGE_RECORDS or self._bytes >= PAGE_BYTES else None
 
-    def take(self) -> Page | None:
-        """Return the lines that wait, None where none does."""
-        if not self._lines:
-            return None
+    def extend(self, lines: list[bytes]) -> Iterator[Page]:
+        """Add lines without LF, of at most ``PAGE_BYTES`` together; yield the pages that they complete."""
+        start = 0
+        while start < len(lines):
+            part = lines[start : start + PAGE_RECORDS - len(self._lines)]
+            size = sum(map(len, part))
+            if self._bytes + size >= PAGE_BYTES:
+                made = (self.add(line) for line in part)
+                yield from (page for page in made if page is not None)
+            else:
+                self._lines += part
+                self._bytes += size
+                self.records += len(part)
+                if len(self._lines) >= PAGE_RECORDS:
+                    yield self._whole()
+            start += len(part)
+
+    def _whole(self) -> Page:
         page = Page(self.records - len(self._lines), self._lines)
         self._lines, self._bytes = [], 0
         return page
+
+    def take(self) -> Page | None:
+        """Return the lines that wait, None where none does."""
+        return self._whole() if self._lines else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -125,12 +125,43 @@ class TakenError(ContendedError):
         self.places = tuple(places)
 
 
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """What changes of one kind are made of: names of the columns that find the row, that are set, and that guard it."""
+
+    op: str
+    key: tuple[str, ...]
+    values: tuple[str, ...]
+    guard: tuple[str, ...]
+
+    @classmethod
+    def of(cls, change: Change) -> RowShape:
+        """Return the shape of one change; a column that finds the row does not guard it too."""
+        guard = tuple(name for name in change.guard if name not in change.key)
+        return cls(change.op, tuple(change.key), tuple(change.values), guard)
+
+
 class Bulk(ABC):
     """Many changes of rows that do not depend on each other, to be written all at once or not at all."""
 
     @abstractmethod
-    def prepare(self, changes: Iterable[Change]) -> bool:
-        """Take the changes, without a word to the engine; False where some want to be looked at one by one."""
+    def add(self, change: Change) -> bool:
+        """Take one change, without a word to the engine; False where it wants to be looked at by itself."""
+
+    @abstractmethod
+    def rows(self, shape: RowShape, lines: Sequence[bytes]) -> Sequence[int]:
+        """Take many changes of one shape, each as the canonical JSON of its values with commas between.
+
+        Return the places of lines that are not taken, because they want to be looked at one by one.
+        """
+
+    @abstractmethod
+    def reads(self, name: str, texts: Any) -> bool:
+        """Tell whether the engine reads the canonical JSON of a column's values, a large_binary array, as it is."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End taking changes."""
 
     @abstractmethod
     def run(self) -> bool:

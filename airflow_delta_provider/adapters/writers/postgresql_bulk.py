@@ -7,11 +7,20 @@ now holds exactly what was wanted. Where one does not, the whole is taken back a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from airflow_delta_provider.adapters.writers.changes import Bulk, CellRefusedError, Change, TakenError, WriteColumn
+import pyarrow.compute as pc
+
+from airflow_delta_provider.adapters.writers.changes import (
+    Bulk,
+    CellRefusedError,
+    Change,
+    RowShape,
+    TakenError,
+    WriteColumn,
+)
 from airflow_delta_provider.adapters.writers.postgresql_values import bare_type, text_of
 from airflow_delta_provider.core.errors import PatchWriteError, ValueLossyError
 
@@ -34,24 +43,32 @@ _PLAIN = ("int", "decimal", "float32", "float64", "uuid")
 _MOMENT = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:]{8}(\.[0-9]{1,6})?Z?)?")
 """Dates and time stamps that PostgreSQL reads as they are."""
 
+_MOMENTS = ("date", "timestamp", "timestamp_tz")
+_YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
+_MOMENT_JSON = rf'^(?:null|"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}(?:T[0-9:]{{8}}(?:\.[0-9]{{1,6}})?Z?)?")$'
+_TEXT, _CSV = "", " WITH (FORMAT csv, NULL 'null', QUOTE '\"', ESCAPE '\\')"
+_ESCAPE = re.compile(rb"\\(u[0-9a-f]{4}|.)")
+_CONTROLS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
 Encoder = Callable[[Any], str]
 
 
 class _Group:
-    """Changes of one kind that set and guard the same columns, one line each in a file."""
+    """Changes of one shape, one line each in two files: as COPY's text, and as CSV, which JSON values are already."""
 
-    def __init__(self, writer: PostgresqlWriter, change: Change, path: Path) -> None:
-        self.op = change.op
-        self.path = path
+    def __init__(self, writer: PostgresqlWriter, shape: RowShape, path: Path) -> None:
+        self.op = shape.op
+        self.paths = {_TEXT: path.with_suffix(".text"), _CSV: path.with_suffix(".csv")}
         self.rows = 0
-        self._file: BinaryIO = path.open("wb")
+        self._files: dict[str, BinaryIO] = {form: path.open("wb") for form, path in self.paths.items()}
         self._held: list[str] = []
-        guard = [name for name in change.guard if name not in change.key]
-        self.fields = [(f"k{at}", name) for at, name in enumerate(change.key)]
-        self.fields += [(f"n{at}", name) for at, name in enumerate(change.values)]
-        self.fields += [(f"g{at}", name) for at, name in enumerate(guard)]
+        self._shape = shape
+        self.fields = [(f"k{at}", name) for at, name in enumerate(shape.key)]
+        self.fields += [(f"n{at}", name) for at, name in enumerate(shape.values)]
+        self.fields += [(f"g{at}", name) for at, name in enumerate(shape.guard)]
         self._keys, self._news, self._olds = (
-            [(name, _encoder(writer.columns[name])) for name in names] for names in (change.key, change.values, guard)
+            [(name, _encoder(writer.columns[name])) for name in names]
+            for names in (shape.key, shape.values, shape.guard)
         )
 
     def add(self, change: Change) -> None:
@@ -65,14 +82,21 @@ class _Group:
         if len(self._held) >= LINES_HELD:
             self._flush()
 
+    def add_lines(self, lines: Sequence[bytes]) -> None:
+        """Add changes that are CSV already."""
+        if lines:
+            self._files[_CSV].write(b"\n".join(lines) + b"\n")
+            self.rows += len(lines)
+
     def close(self) -> None:
         """End writing."""
         self._flush()
-        self._file.close()
+        for file in self._files.values():
+            file.close()
 
     def _flush(self) -> None:
         if self._held:
-            self._file.write(("\n".join(self._held) + "\n").encode())
+            self._files[_TEXT].write(("\n".join(self._held) + "\n").encode())
             self._held = []
 
 
@@ -82,28 +106,51 @@ class PostgresqlBulk(Bulk):
     def __init__(self, writer: PostgresqlWriter, folder: Path) -> None:
         self._writer = writer
         self._folder = folder
-        self._groups: dict[Any, _Group] = {}
+        self._groups: dict[RowShape, _Group] = {}
 
-    def prepare(self, changes: Iterable[Change]) -> bool:
-        """Write the files; False where some change wants to be looked at by itself."""
+    def add(self, change: Change) -> bool:
+        """Add a line to a file; False where there is no text for a value, no key, or too many sets of columns."""
+        group = self._group(RowShape.of(change))
+        if group is None or None in change.key.values():
+            return False
         try:
-            for change in changes:
-                kind = (change.op, *map(tuple, (change.key, change.values, change.guard)))
-                group = self._groups.get(kind)
-                if group is None:
-                    if len(self._groups) >= GROUPS_MAX:
-                        return False
-                    group = _Group(self._writer, change, self._folder / f"stage{len(self._groups)}")
-                    self._groups[kind] = group
-                if None in change.key.values():
-                    return False
-                group.add(change)
+            group.add(change)
         except ValueLossyError:
             return False
-        finally:
-            for group in self._groups.values():
-                group.close()
         return True
+
+    def rows(self, shape: RowShape, lines: Sequence[bytes]) -> Sequence[int]:
+        """Add lines to a file: JSON strings are CSV fields but for control characters, ``null`` is told by COPY."""
+        group = self._group(shape)
+        if group is None:
+            return range(len(lines))
+        refused: list[int] = []
+        if any(b"\\" in line or b'{"' in line for line in lines):
+            made = [_csv(line) for line in lines]
+            refused = [place for place, line in enumerate(made) if line is None]
+            lines = [line for line in made if line is not None]
+        group.add_lines(lines)
+        return refused
+
+    def reads(self, name: str, texts: Any) -> bool:
+        """Look at dates and time stamps, whose far years PostgreSQL writes otherwise; of other kinds all or none."""
+        column = self._writer.columns[name]
+        kind = column.type.kind if column.type else ""
+        if kind in _MOMENTS:
+            return bool(pc.all(pc.match_substring_regex(texts, _MOMENT_JSON), min_count=0).as_py())
+        return kind in (*_PLAIN, "text", "bool")
+
+    def close(self) -> None:
+        """End writing."""
+        for group in self._groups.values():
+            group.close()
+
+    def _group(self, shape: RowShape) -> _Group | None:
+        group = self._groups.get(shape)
+        if group is None and len(self._groups) < GROUPS_MAX:
+            group = _Group(self._writer, shape, self._folder / f"stage{len(self._groups)}")
+            self._groups[shape] = group
+        return group
 
     def run(self) -> bool:
         """Write everything inside the open transaction; False where any row was not as guarded or is not as wanted."""
@@ -118,13 +165,15 @@ class PostgresqlBulk(Bulk):
         columns = ", ".join(f"{mark} {_stage_type(self._writer.columns[name])}" for mark, name in group.fields)
         with self._writer.writing():
             connection.execute(f"CREATE TEMPORARY TABLE {stage} ({columns}) ON COMMIT DROP".encode())
-            with (
-                group.path.open("rb") as lines,
-                connection.cursor() as cursor,
-                cursor.copy(f"COPY {stage} FROM STDIN".encode()) as copy,
-            ):
-                while block := lines.read(BLOCK_BYTES):
-                    copy.write(block)
+            for form, path in group.paths.items():
+                if path.stat().st_size:
+                    with (
+                        path.open("rb") as lines,
+                        connection.cursor() as cursor,
+                        cursor.copy(f"COPY {stage} FROM STDIN{form}".encode()) as copy,
+                    ):
+                        while block := lines.read(BLOCK_BYTES):
+                            copy.write(block)
             connection.execute(f"ANALYZE {stage}".encode())
             found = connection.execute(self._statement(group, stage).encode()).fetchone()
         return found is not None and found == (group.rows, group.rows)
@@ -213,3 +262,17 @@ def _encoder(column: WriteColumn) -> Encoder:
     if kind in _PLAIN:
         return plain
     return moment if kind in ("date", "timestamp", "timestamp_tz") else escaped
+
+
+def _csv(line: bytes) -> bytes | None:
+    """Return JSON values as CSV fields, None where one is an object or holds U+0000, which PostgreSQL has no text for."""
+    if b'{"' in line or b"\\u0000" in line:
+        return None
+    return _ESCAPE.sub(_unescaped, line) if b"\\" in line else line
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    mark = found[1]
+    if mark in (b'"', b"\\"):
+        return found[0]
+    return _CONTROLS.get(mark) or bytes((int(mark[1:], 16),))

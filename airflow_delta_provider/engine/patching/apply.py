@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from airflow_delta_provider.adapters.open import open_side as open_any_side
 from airflow_delta_provider.adapters.writers.base import Writer
-from airflow_delta_provider.adapters.writers.changes import TableFacts
+from airflow_delta_provider.adapters.writers.changes import Bulk, TableFacts
 from airflow_delta_provider.adapters.writers.open import open_writer as open_any_writer
 from airflow_delta_provider.core.errors import CheckpointMismatchError
 from airflow_delta_provider.core.ledger import find_ledgers, rolled_back
@@ -22,6 +22,7 @@ from airflow_delta_provider.core.spec import Spec
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.engine.opened import OpenSide, open_sides
 from airflow_delta_provider.engine.patching import transaction, view
+from airflow_delta_provider.engine.patching.bycolumns import NO_TEXTS, ByColumns, is_plain
 from airflow_delta_provider.engine.patching.checks import check_plan, check_source
 from airflow_delta_provider.engine.patching.context import Context, context_of, load_manifest
 from airflow_delta_provider.engine.patching.decide import Decider
@@ -29,7 +30,7 @@ from airflow_delta_provider.engine.patching.finish import Ending, finish, finish
 from airflow_delta_provider.engine.patching.options import OpenWriter, PatchOptions, PatchOutcome, PatchPlan
 from airflow_delta_provider.engine.patching.prepare import Before, readable_names
 from airflow_delta_provider.engine.patching.rows import TouchedRows, other_rows
-from airflow_delta_provider.engine.patching.spool import Spool
+from airflow_delta_provider.engine.patching.spool import Item, Spool
 
 Step = Callable[[str], None]
 """Told before each step; tests end the process there."""
@@ -48,7 +49,6 @@ class Prepared:
     before: Before
     spool: Spool
     facts: TableFacts
-    counts: Mapping[str, int]
 
     @property
     def rows(self) -> TouchedRows:
@@ -71,6 +71,7 @@ def _prepared(
     open_writer: OpenWriter,
     hmac_key: HmacKey | None,
     seal_key: bytes | None,
+    writes: bool,
 ) -> Iterator[Prepared]:
     """Verify, open, read the rows before, decide and check; the sides are closed before the writer opens."""
     manifest, pair_id = load_manifest(store, manifest_id, options)
@@ -87,15 +88,39 @@ def _prepared(
         rows = TouchedRows(writer, context, readable_names(writer))
         ranges = options.checkpoint_scope == "ranges"
         before = Before(context, rows, patch_id, (options.rule.name, options.rule.column), folder, ranges=ranges)
-        if not before.load():
-            before.take()
-        spool = Spool(folder / "items")
         decider = Decider(context, rows.forms, writer, others)
-        for lines in before.lines():
-            spool.write([decider.decide(record, point, raw, rows.raw_key(record)) for record, point, raw in lines])
-        spool.close()
-        counts = transaction.planned_counts(spool)
-        yield Prepared(context, patch_id, before, spool, facts, counts)
+        bulk = None
+        if not before.load():
+            bulk = _bulk(before, decider, facts, options, folder) if writes else None
+            if bulk is None:
+                before.take()
+        spool = Spool(folder / "items", partial(_decided, before, decider))
+        if bulk is not None:
+            ByColumns(before, decider, bulk, spool).run()
+        else:
+            for items in _decided(before, decider):
+                spool.write(items)
+            spool.close()
+        yield Prepared(context, patch_id, before, spool, facts)
+
+
+def _decided(before: Before, decider: Decider) -> Iterator[list[Item]]:
+    """Yield the decision about every record, one by one."""
+    decider.number = 0
+    for lines in before.lines():
+        yield [decider.decide(record, point, raw, before.rows.raw_key(record)) for record, point, raw in lines]
+
+
+def _bulk(before: Before, decider: Decider, facts: TableFacts, options: PatchOptions, folder: Path) -> Bulk | None:
+    """Return what takes changes by columns, where there are many and all is plain."""
+    context, writer = before.context, before.rows.writer
+    many = int(context.manifest["body"]["records"]) >= transaction.BULK_ROWS_MIN and options.batch_rows is None
+    if not many or not is_plain(context, before.rows, before, decider, facts):
+        return None
+    (folder / "bulk").mkdir()
+    bulk = writer.bulk(folder / "bulk")
+    names = [column.own for column in (*before.rows.forms.key, *before.rows.forms.columns)]
+    return bulk if bulk is not None and all(bulk.reads(name, NO_TEXTS) for name in names) else None
 
 
 def plan_patch(
@@ -115,11 +140,9 @@ def plan_patch(
     and the sides raise.
     """
     options = replace(options, checkpoint_scope="touched")
-    with _prepared(spec, store, manifest_id, options, open_side, open_writer, hmac_key, seal_key) as prepared:
-        check_plan(prepared.context, options, prepared.writer, prepared.facts, prepared.spool, prepared.counts)
-        plan = preview(
-            prepared.context, prepared.patch_id, prepared.rows, prepared.spool, prepared.counts, prepared.facts
-        )
+    with _prepared(spec, store, manifest_id, options, open_side, open_writer, hmac_key, seal_key, False) as prepared:
+        check_plan(prepared.context, options, prepared.writer, prepared.facts, prepared.spool.planned)
+        plan = preview(prepared.context, prepared.patch_id, prepared.rows, prepared.spool)
         if options.ledger_detail == "counts":
             return replace(plan, excluded=[])
         seen = partial(view.patched, prepared.before)
@@ -146,7 +169,7 @@ def apply_patch(
     Raises: CheckpointMismatchError (DELTA_CHECKPOINT_MISMATCH) for a patch that was rolled back, PatchWriteError, and what
     ``plan_patch`` raises.
     """
-    with _prepared(spec, store, manifest_id, options, open_side, open_writer, hmac_key, seal_key) as prepared:
+    with _prepared(spec, store, manifest_id, options, open_side, open_writer, hmac_key, seal_key, True) as prepared:
         context, patch_id = prepared.context, prepared.patch_id
         ledgers = find_ledgers(store, context.pair_id, patch_id)
         taken_back = rolled_back(store, context.pair_id, patch_id, ledgers)
@@ -155,12 +178,12 @@ def apply_patch(
         if ledgers:
             ending = finished(context, patch_id, prepared.before.digest, ledgers[0], prepared.spool)
         else:
-            check_plan(context, options, prepared.writer, prepared.facts, prepared.spool, prepared.counts)
+            check_plan(context, options, prepared.writer, prepared.facts, prepared.spool.planned)
             ending = _write(prepared, options, step)
         ending.surroundings = prepared.before.surroundings
         seen = partial(view.patched, prepared.before)
         view.show(context, ending, options.ledger_detail, seen, prepared.rows.forms)
-    return finish(context, open_side, ending, step)
+    return finish(context, open_side, ending, prepared.spool, step)
 
 
 def _write(prepared: Prepared, options: PatchOptions, step: Step) -> Ending:
@@ -175,13 +198,13 @@ def write(
     What stands in the way already, before anything was published, refuses the patch without a trace.
     """
     skip = options.conflicts == "skip"
-    if not skip and not before.digest and transaction.decided_conflict(spool):
+    if not skip and not before.digest and spool.planned.conflicts:
         return settle(context, patch_id, "", spool, transaction.refused(spool), step)
     step("checkpoint")
     before.publish()
     own = {column.own(context.side) for column in context.key}
     keyed = any(set(unique) <= own for unique in facts.uniques)
-    inserts = transaction.planned_counts(spool)[INSERT]
+    inserts = spool.planned.counts[INSERT]
     alone = context.ruled_key or (bool(inserts) and not keyed)
     result = transaction.apply(
         before.rows,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from airflow_delta_provider.core import documents, jsonc, log
+import orjson
+
+from airflow_delta_provider.core import documents, log
 from airflow_delta_provider.core.body import read_lines
 from airflow_delta_provider.core.documents import Document
 from airflow_delta_provider.core.errors import HmacKeyError, PatchManifestError
@@ -100,11 +103,21 @@ class Context:
         return RowForms(side, key, columns, self.inline_limit, self.hmac_key)
 
     def records(self) -> Iterator[list[dict[str, Any]]]:
-        """Yield the records of the manifest in batches, in key order."""
+        """Yield the records of the manifest in batches, in key order. Raises: as ``lines``."""
+        for lines in self.lines():
+            yield [orjson.loads(line) for line in lines]
+
+    def lines(self) -> Iterator[list[bytes]]:
+        """Yield the lines of the manifest's body in batches; its form was verified before, so here it is only hashed.
+
+        Raises: PatchManifestError (DELTA_PATCH_MANIFEST) at the end where it is no longer what was verified.
+        """
+        digest, hasher = self.manifest["body"]["sha256"], hashlib.sha256()
         entries = log.read_log(self.store, self.pair_id)
-        with closing(open_body(self.store, entries, self.manifest["body"]["sha256"])) as body:
-            for lines in read_lines(body, batch=BATCH_RECORDS):
-                yield [jsonc.loads(line) for line in lines]
+        with closing(open_body(self.store, entries, digest)) as body:
+            yield from read_lines(body, hasher, BATCH_RECORDS)
+        if hasher.hexdigest() != digest:
+            raise PatchManifestError("the body changed after it was verified.", where=self.manifest_id)
 
 
 def load_manifest(store: Store, manifest_id: str, options: PatchOptions) -> tuple[Document, str]:

@@ -29,13 +29,18 @@ class Decider:
         self.forms = forms
         self.writer = writer
         self.others = others
-        self._number = number
+        self.number = number
         # A value that was read from a column of the pair's own type is one that the column holds.
         self._as_read = [
             column.schema.schema == column.stored.schema
             and not reads_otherwise(column.rules, column.stored, column.schema)
             for column in forms.columns
         ]
+
+    @property
+    def all_as_read(self) -> bool:
+        """True where every compared column stores its recorded values."""
+        return all(self._as_read)
 
     def decide(self, record: dict[str, Any], before: Sequence[Any] | None, raw: Raw, raw_key: list[Any] | None) -> Item:
         """Return one record with what is to be written for it.
@@ -47,8 +52,8 @@ class Decider:
         context, sort_key = self.context, bytes.fromhex(record["sort_key"])
         recorded = self.forms.recorded(before)
         decision = decide(context.rule, record, recorded, self.forms.places, self._stamps(record, before, sort_key))
-        item = Item(self._number, record["id"], sort_key, record["key"], raw_key, decision)
-        self._number += 1
+        item = Item(self.number, record["id"], sort_key, record["key"], raw_key, decision)
+        self.number += 1
         if decision.outcome is None:
             try:
                 item.change = self._change(record, before, raw, raw_key, decision, sort_key)

@@ -10,20 +10,32 @@ from pathlib import Path
 from typing import Any
 
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value
-from airflow_delta_provider.adapters.writers.changes import Cell, Change, TableFacts
+from airflow_delta_provider.adapters.writers.changes import Cell, Change
 from airflow_delta_provider.core import checkpoint, ledger
 from airflow_delta_provider.core.documents import Document
 from airflow_delta_provider.core.documents.patch import OUTCOMES
-from airflow_delta_provider.core.patch import CONFLICT, CONFLICTED, DELETE, INSERT, SKIPPED, UPDATE, settled
+from airflow_delta_provider.core.patch import (
+    APPLIED,
+    CONFLICT,
+    CONFLICTED,
+    DELETE,
+    INSERT,
+    NONE,
+    SKIPPED,
+    UPDATE,
+    settled,
+)
+from airflow_delta_provider.core.patch_texts import applied_lines
 from airflow_delta_provider.engine.opened import OpenSide
 from airflow_delta_provider.engine.patching import transaction
 from airflow_delta_provider.engine.patching.context import Context
 from airflow_delta_provider.engine.patching.options import LISTED_MAX, PREVIEW_ROWS, PatchOutcome, PatchPlan
-from airflow_delta_provider.engine.patching.prove import Proof, left_over, prove, same_as_before
+from airflow_delta_provider.engine.patching.prove import Proof, prove
 from airflow_delta_provider.engine.patching.rows import TouchedRows
-from airflow_delta_provider.engine.patching.spool import Spool
+from airflow_delta_provider.engine.patching.spool import ALONE, OPS, Block, Spool
 
 HIDDEN = "***"
+_OP_TEXTS = tuple(op.encode() for op in (*OPS, NONE))
 
 
 @dataclass(slots=True)
@@ -60,17 +72,22 @@ def settle(
     with tempfile.TemporaryDirectory(prefix="delta-ledger-") as folder:
         path = Path(folder) / "ledger.jsonl"
         lines = checkpoint.LineFile(path)
-        for items in spool.batches():
-            written = []
-            for item in items:
+        for entry in spool.entries():
+            block = entry if isinstance(entry, Block) else None
+            alone = {}
+            for item in entry.alone.values() if isinstance(entry, Block) else entry:
                 state = result.states[item.number]
                 if not result.committed and state == transaction.BEFORE:
                     continue
                 op, outcome, reason = settled(item.decision, transaction.named_state(state))
                 outcomes[outcome] += 1
                 _list(ending, item.number, item.listed(reason), outcome, reason)
-                written.append(ledger.ledger_line(item.id, op, outcome, reason, item.sort_key.hex()))
-            lines.write(written)
+                alone[item.number] = ledger.ledger_line(item.id, op, outcome, reason, item.sort_key.hex())
+            if block is not None and result.committed:
+                lines.write(_applied(block, alone))
+                outcomes[APPLIED] += len(block.ops) - block.ops.count(ALONE)
+            else:
+                lines.write(list(alone.values()))
         facts = lines.close()
         ending.outcomes = {name: outcomes.get(name, 0) for name in OUTCOMES}
         if result.committed:
@@ -81,6 +98,14 @@ def settle(
             step("ledger entry")
             checkpoint.log_once(context.store, context.pair_id, "ledger", ending.ledger)
     return ending
+
+
+def _applied(block: Block, alone: Mapping[int, bytes]) -> list[bytes]:
+    """Return the ledger lines of a block that was written; ``alone``: those of single records, by number."""
+    lines = applied_lines(block.ids, [_OP_TEXTS[op] for op in block.ops], block.sort_keys)
+    for number, line in alone.items():
+        lines[number - block.number] = line
+    return lines
 
 
 def finished(context: Context, patch_id: str, checkpoint_id: str, found: tuple[str, Document], spool: Spool) -> Ending:
@@ -103,16 +128,17 @@ def _list(ending: Ending, number: int, listed: dict[str, Any], outcome: str, rea
         into.append(listed)
 
 
-def finish(context: Context, open_side: OpenSide, ending: Ending, step: Callable[[str], None]) -> PatchOutcome:
+def finish(
+    context: Context, open_side: OpenSide, ending: Ending, spool: Spool, step: Callable[[str], None]
+) -> PatchOutcome:
     """Prove what the ledger tells, and return the whole outcome."""
-    left: list[dict[str, Any]] = []
     proof: Proof | None = None
     if ending.ledger is not None:
         step("prove")
-        proof = prove(context, open_side, ending.patch_id, ending.ledger)
-        found = same_as_before(context, proof) if ending.rollback else left_over(context, proof, ending.reasons)
-        left = list(found)
-    listed = [] if ending.detail == "counts" else [row | ending.shown.get(row["id"], {}) for row in left[:LISTED_MAX]]
+        reasons = None if ending.rollback else ending.reasons
+        proof = prove(context, open_side, ending.patch_id, ending.ledger, spool.planned.bounds, reasons)
+    left = [] if proof is None or ending.detail == "counts" else proof.left
+    listed = [row | ending.shown.get(row["id"], {}) for row in left]
     conflicts, skipped = ([], []) if ending.detail == "counts" else (ending.conflicts, ending.skipped)
     return PatchOutcome(
         ending.patch_id,
@@ -123,15 +149,13 @@ def finish(context: Context, open_side: OpenSide, ending: Ending, step: Callable
         skipped,
         None if proof is None else proof.manifest_id,
         listed,
-        proof is not None and not left,
-        len(left),
+        proof is not None and not proof.left_count,
+        0 if proof is None else proof.left_count,
         ending.surroundings,
     )
 
 
-def preview(
-    context: Context, patch_id: str, rows: TouchedRows, spool: Spool, counts: Mapping[str, int], facts: TableFacts
-) -> PatchPlan:
+def preview(context: Context, patch_id: str, rows: TouchedRows, spool: Spool) -> PatchPlan:
     """Return what a patch would do, with the first statements of each kind as they would run."""
     outcomes: Counter[str] = Counter()
     excluded: list[dict[str, Any]] = []
@@ -162,7 +186,7 @@ def preview(
         patch_id,
         context.manifest_id,
         context.rule,
-        dict(counts),
+        dict(spool.planned.counts),
         {name: outcomes.get(name, 0) for name in ("planned", *OUTCOMES)},
         excluded,
         statements,

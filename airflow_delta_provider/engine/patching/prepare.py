@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from airflow_delta_provider.adapters.writers.base import Writer
 from airflow_delta_provider.core import checkpoint, jsonc
 from airflow_delta_provider.core.body import BodyFacts, read_lines
@@ -48,6 +50,7 @@ class Before:
         self.restored = _needs_restore(context, rows)
         self.around = Surroundings(context, rows, patch_id, folder) if ranges else None
         self.digest = ""
+        self._taken = False
 
     @property
     def surroundings(self) -> str | None:
@@ -62,24 +65,30 @@ class Before:
             for records in self._batches():
                 keys = [(bytes.fromhex(record["sort_key"]), self.rows.raw_key(record)) for record in records]
                 found = self.rows.read(keys, lock=False)
-                row_of = [_only(found.get(sort_key)) for sort_key, _ in keys]
+                row_of = [only(found.get(sort_key)) for sort_key, _ in keys]
                 points.write(
                     [
                         checkpoint.checkpoint_line(None if row is None else row.clear, record)
                         for record, row in zip(records, row_of, strict=True)
                     ]
                 )
-                restore.write(
-                    [
-                        checkpoint.restore_line(self._raw(row), record["sort_key"])
-                        for record, row in zip(records, row_of, strict=True)
-                    ]
-                )
+                if self.restored:
+                    restore.write(
+                        [
+                            checkpoint.restore_line(self._raw(row), record["sort_key"])
+                            for record, row in zip(records, row_of, strict=True)
+                        ]
+                    )
             if self.around is not None:
                 self.around.take()
         finally:
             self.rows.writer.rollback()
-        self.points, self.restore = points.close(), restore.close()
+        self.restore = restore.close()
+        self.taken(points.close())
+
+    def taken(self, points: BodyFacts) -> None:
+        """Note what is known of the checkpoint's body, which was written just now."""
+        self.points, self._taken = points, True
 
     def load(self) -> bool:
         """Fetch what an earlier try published; return False where there is no checkpoint yet.
@@ -101,6 +110,7 @@ class Before:
             self.restored = True
             self._fetch(checkpoint.RESTORE, restore, self.restore_path)
         self._fetch(checkpoint.CHECKPOINT, header["body"]["sha256"], self.points_path)
+        self._taken = False
         if self.around is not None and not self.around.resume(self.digest):
             self.rows.writer.begin(write=False)
             try:
@@ -153,12 +163,13 @@ class Before:
                 yield [self._line(record, next(point_lines, b""), restore_lines) for record in records]
 
     def _line(self, record: dict[str, Any], point_line: bytes, restore_lines: Iterator[bytes] | None) -> Line:
-        point = parse_checkpoint_line(point_line)
+        point = orjson.loads(point_line) if self._taken else parse_checkpoint_line(point_line)
         if any(point[member] != record[member] for member in ("id", "key", "sort_key")):
             raise CheckpointMismatchError("A line of the checkpoint is not that of its record.", where=record["id"])
         raw = None
         if restore_lines is not None:
-            restored = jsonc.loads(next(restore_lines, b"null"))
+            restore_line = next(restore_lines, b"null")
+            restored = orjson.loads(restore_line) if self._taken else jsonc.loads(restore_line)
             if not isinstance(restored, dict) or restored.get("sort_key") != record["sort_key"]:
                 raise CheckpointMismatchError(
                     "A line of the restore body is not that of its record.", where=record["id"]
@@ -211,7 +222,7 @@ def _needs_restore(context: Context, rows: TouchedRows) -> bool:
     return context.ruled_key or ruled or any(name not in known for name in rows.names)
 
 
-def _only(found: Sequence[StoredRow] | None) -> StoredRow | None:
+def only(found: Sequence[StoredRow] | None) -> StoredRow | None:
     """Return the row of a key; of a repeated key the first in the order of its values, which then is a conflict."""
     if not found:
         return None

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from airflow_delta_provider.core import jsonc
+import orjson
+
 from airflow_delta_provider.core.body import read_lines
-from airflow_delta_provider.core.documents import Document, parse_manifest, range_bytes
+from airflow_delta_provider.core.documents import range_bytes
 from airflow_delta_provider.core.manifest import MergeInput, merge_manifests
 from airflow_delta_provider.core.plan import BOUND_BYTES_MAX, KeyRange
 from airflow_delta_provider.core.store.publish import Publication, publish
 from airflow_delta_provider.core.submanifest import build_sub_manifest
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
 from airflow_delta_provider.engine.patching.context import Context
+from airflow_delta_provider.engine.patching.options import LISTED_MAX
 from airflow_delta_provider.engine.planning import plan_ranges
 from airflow_delta_provider.engine.shards import compare_shard
 from airflow_delta_provider.engine.skipped import open_binary
@@ -27,43 +30,46 @@ WHOLE_ROWS_MAX = 100_000
 """Up to so many rows the whole range of the patched manifest is compared again, not only the touched part."""
 
 
+Bounds = tuple[bytes, bytes] | None
+"""Key bytes of the first and the last record that was patched; None where there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A manifest of the sides after a patch. ``lines``: its records at touched keys, by key bytes, in canonical JSON."""
+    """A manifest of the sides after a patch.
+
+    ``left``: touched records that are not as they should be, at most ``LISTED_MAX``; ``left_count``: how many there are.
+    """
 
     manifest_id: str
-    manifest: Document
-    lines: Mapping[str, bytes]
+    left: list[dict[str, Any]]
+    left_count: int
 
 
-def prove(context: Context, open_side: OpenSide, patch_id: str, ledger: str) -> Proof:
-    """Compare what the patch touched again, publish the manifest, and return it.
+def prove(
+    context: Context,
+    open_side: OpenSide,
+    patch_id: str,
+    ledger: str,
+    bounds: Bounds,
+    reasons: Mapping[int, str | None] | None,
+) -> Proof:
+    """Compare what the patch touched again, publish the manifest, and return what it says of the touched records.
 
+    ``reasons``: why records were left as they were, by number; None for a rollback.
     Raises: every refusal of a comparison.
     """
-    touched, bounds = _touched(context)
     with ExitStack() as stack:
         opened = stack.enter_context(open_sides(context.spec, open_side, hmac_key=context.hmac_key))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-prove-")))
         opened.key_range = _range(context, opened, bounds)
         manifest_id, body = _compare(context, opened, folder, patch_id, ledger)
-        manifest = parse_manifest((folder / "manifest.json").read_bytes())
-        lines = {}
-        with closing(body.open("rb")) as file:
-            for batch in read_lines(file):
-                for line in batch:
-                    sort_key = jsonc.loads(line)["sort_key"]
-                    if bytes.fromhex(sort_key) in touched:
-                        lines[sort_key] = line
-    return Proof(manifest_id, manifest, lines)
+        found = _same_as_before(context, body) if reasons is None else _left_over(context, body, reasons)
+        left = list(islice(found, LISTED_MAX))
+        return Proof(manifest_id, left, len(left) + sum(1 for _ in found))
 
 
-def _touched(context: Context) -> tuple[set[bytes], tuple[bytes, bytes] | None]:
-    keys = {bytes.fromhex(record["sort_key"]) for records in context.records() for record in records}
-    return keys, (min(keys), max(keys)) if keys else None
-
-
-def _range(context: Context, opened: Opened, bounds: tuple[bytes, bytes] | None) -> KeyRange:
+def _range(context: Context, opened: Opened, bounds: Bounds) -> KeyRange:
     """Return the range to compare: all that the manifest covers where that is little, else from key to key."""
     lower, upper = range_bytes(context.manifest["key_range"])
     rows = max(opened.side(name).estimate_rows() or 0 for name in ("source", "target"))
@@ -85,7 +91,6 @@ def _compare(context: Context, opened: Opened, folder: Path, patch_id: str, ledg
     path = folder / "body.jsonl"
     with path.open("wb") as out:
         merged = merge_manifests(inputs, out)
-    (folder / "manifest.json").write_bytes(merged.manifest)
     counts = opened.spec.detail == "counts"
     with path.open("rb") as whole:
         receipt = publish(
@@ -104,19 +109,38 @@ def _compare(context: Context, opened: Opened, folder: Path, patch_id: str, ledg
     return receipt.manifest, path
 
 
-def left_over(context: Context, proof: Proof, reasons: Mapping[int, str | None]) -> Iterator[dict[str, Any]]:
+def _left_over(context: Context, body: Path, reasons: Mapping[int, str | None]) -> Iterator[dict[str, Any]]:
     """Yield the touched records that still differ, with the reason; ``reasons`` by the record's number."""
-    number = 0
-    for records in context.records():
-        for record in records:
-            if record["sort_key"] in proof.lines:
-                yield {"id": record["id"], "key": record["key"], "reason": reasons.get(number)}
-            number += 1
+    if not body.stat().st_size:
+        return
+    for number, line, now in _side_by_side(context, body):
+        if now is not None:
+            yield _listed(line, reasons.get(number))
 
 
-def same_as_before(context: Context, proof: Proof) -> Iterator[dict[str, Any]]:
+def _same_as_before(context: Context, body: Path) -> Iterator[dict[str, Any]]:
     """Yield the touched records that do not stand in the proof byte for byte as they did in the patched manifest."""
-    for records in context.records():
-        for record in records:
-            if proof.lines.get(record["sort_key"]) != jsonc.dumps(record):
-                yield {"id": record["id"], "key": record["key"], "reason": None}
+    for _, line, now in _side_by_side(context, body):
+        if now != line:
+            yield _listed(line, None)
+
+
+def _side_by_side(context: Context, body: Path) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """Yield number and line of each touched record, with its line in the proof if it has one. Both are in key order."""
+    with body.open("rb") as file:
+        proof = chain.from_iterable(read_lines(file))
+        now: bytes | None = next(proof, None)
+        for number, line in enumerate(chain.from_iterable(context.lines())):
+            key = _sort_key(line)
+            while now is not None and _sort_key(now) < key:
+                now = next(proof, None)
+            yield number, line, now if now is not None and _sort_key(now) == key else None
+
+
+def _sort_key(line: bytes) -> str:
+    return str(orjson.loads(line)["sort_key"])
+
+
+def _listed(line: bytes, reason: str | None) -> dict[str, Any]:
+    record = orjson.loads(line)
+    return {"id": record["id"], "key": record["key"], "reason": reason}

@@ -36,7 +36,7 @@ from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import Spec
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.engine.opened import OpenSide, open_sides
-from airflow_delta_provider.engine.patching import transaction, view
+from airflow_delta_provider.engine.patching import view
 from airflow_delta_provider.engine.patching.apply import Step, nothing, write
 from airflow_delta_provider.engine.patching.checks import check_hazards
 from airflow_delta_provider.engine.patching.context import context_of, load_manifest
@@ -102,14 +102,14 @@ def rollback_patch(
         if done:
             ending = finished(context, taken_back, now.digest, done[0], spool)
         else:
-            check_hazards(options, writer, facts, spool)
-            if transaction.planned_counts(spool)[DELETE]:
+            check_hazards(options, writer, facts, spool.planned)
+            if spool.planned.counts[DELETE]:
                 demand_whole_rows(writer)
             ending = write(context, taken_back, now, spool, facts, options, step)
         ending.surroundings = now.surroundings
         view.show(context, ending, options.ledger_detail, partial(view.taken_back, old, now, rows.forms), rows.forms)
     ending.rollback = True
-    return finish(context, open_side, ending, step)
+    return finish(context, open_side, ending, spool, step)
 
 
 def _pair_id(spec: Spec) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -78,7 +79,12 @@ def other_rows(context: Context, opened: Opened) -> dict[bytes, list[Any]]:
     """
     other = context.rule.other
     needed: set[bytes] = set()
-    for records in context.records():
+    if context.rule.name == "flag_for_review":
+        return {}
+    every = context.rule.name == "last_writer_wins"
+    for lines in context.lines():
+        # A line in which no second object begins holds all values in clear.
+        records = [orjson.loads(line) for line in lines if every or line.count(b'{"') > 1]
         needed.update(bytes.fromhex(record["sort_key"]) for record in records if _needs(context, record, other))
     if not needed:
         return {}
@@ -102,8 +108,6 @@ def other_rows(context: Context, opened: Opened) -> dict[bytes, list[Any]]:
 
 def _needs(context: Context, record: dict[str, Any], other: str) -> bool:
     values: Iterable[Any] = record[f"{other}_value"] or ()
-    if context.rule.name == "flag_for_review":
-        return False
     if context.rule.name == "last_writer_wins":
         return bool(record["category"] == "value_diverged")
     return not all(is_clear(value) for value in values)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from airflow_delta_provider.adapters.writers.base import Writer
 from airflow_delta_provider.adapters.writers.changes import (
+    Bulk,
     CellRefusedError,
     Change,
     ContendedError,
@@ -16,11 +17,11 @@ from airflow_delta_provider.adapters.writers.changes import (
     TakenError,
     write_error,
 )
-from airflow_delta_provider.core.patch import CONFLICTED, DELETE, INSERT, UPDATE, Decision
+from airflow_delta_provider.core.patch import DELETE, INSERT, UPDATE, Decision
 from airflow_delta_provider.core.patch_rows import StoredRow
 from airflow_delta_provider.engine.patching.order import ordered
 from airflow_delta_provider.engine.patching.rows import TouchedRows
-from airflow_delta_provider.engine.patching.spool import Item, Spool
+from airflow_delta_provider.engine.patching.spool import Block, Item, Spool
 
 ATTEMPTS_MAX = 5
 """Times that a transaction is begun anew after another writer was in the way."""
@@ -82,7 +83,7 @@ def apply(
     Raises: PatchWriteError, ConnectError, SideReadError.
     """
     facts = facts.one_by_one() if skip else facts
-    if batch_rows is None or facts.references or facts.linked or _moves_unique(_changes(spool), facts):
+    if batch_rows is None or facts.references or facts.linked or moves_unique(spool, facts):
         return _whole(rows, spool, facts, patch_id, skip, alone, checkpoint)
     done = Result(bytearray(spool.items), True)
     for number, part in enumerate(_parts(spool, batch_rows)):
@@ -156,15 +157,14 @@ def _at_once(
     The table is then as it was, and rows are judged one by one. What is compared of a row that was written is written
     itself or guarded, and nothing else acts on it: there are neither triggers nor columns that the engine computes.
     """
-    planned = sum(planned_counts(spool).values())
-    if planned < BULK_ROWS_MIN or rows.context.ruled_key or alone or not _independent(rows, spool, facts):
+    if spool.planned.changes < BULK_ROWS_MIN or rows.context.ruled_key or alone or not _independent(rows, spool, facts):
         return None
-    if decided_conflict(spool) and not skip:
+    if spool.planned.conflicts and not skip:
         return None
     writer = rows.writer
     with tempfile.TemporaryDirectory(prefix="delta-bulk-") as folder:
-        bulk = writer.bulk(Path(folder))
-        if bulk is None or not bulk.prepare(_changes(spool)):
+        bulk = spool.bulk or _bulk(writer, spool, Path(folder))
+        if bulk is None:
             return None
         try:
             checkpoint("begin")
@@ -181,11 +181,29 @@ def _at_once(
             if writer.connection is not None:
                 writer.rollback()
     checkpoint("committed")
+    return Result(_states(spool, WANTED), True)
+
+
+def _bulk(writer: Writer, spool: Spool, folder: Path) -> Bulk | None:
+    """Return the changes of a spool as the writer takes many; None where it does not take some of them."""
+    bulk = writer.bulk(folder)
+    if bulk is None:
+        return None
+    try:
+        return bulk if all(map(bulk.add, _changes(spool))) else None
+    finally:
+        bulk.close()
+
+
+def _states(spool: Spool, state: int) -> bytearray:
+    """Return states where every record with a change has this one."""
     states = bytearray(spool.items)
-    for items in spool.batches():
-        for item in items:
-            states[item.number] = OPEN if item.change is None else WANTED
-    return Result(states, True)
+    for entry in spool.entries():
+        if isinstance(entry, Block):
+            states[entry.number : entry.number + len(entry.ops)] = bytes((state,)) * len(entry.ops)
+        for item in entry.alone.values() if isinstance(entry, Block) else entry:
+            states[item.number] = OPEN if item.change is None else state
+    return states
 
 
 def _independent(rows: TouchedRows, spool: Spool, facts: TableFacts) -> bool:
@@ -195,7 +213,7 @@ def _independent(rows: TouchedRows, spool: Spool, facts: TableFacts) -> bool:
     computed = any(column.generated for column in rows.writer.columns.values())
     if not keyed or computed or facts.references or facts.hazards:
         return False
-    return not _moves_unique(_changes(spool), facts)
+    return not moves_unique(spool, facts)
 
 
 def _changes(spool: Spool) -> Iterator[Change]:
@@ -226,7 +244,7 @@ def _once(
         if states[number] == BEFORE:
             states[number] = NEITHER
     result = Result(states, True, lossy)
-    conflict = NEITHER in states or decided_conflict(spool)
+    conflict = NEITHER in states or bool(spool.planned.conflicts)
     if conflict and not skip and (BEFORE in states or WANTED not in states):
         result.committed = False
         return result
@@ -241,18 +259,9 @@ def _once(
     return result
 
 
-def decided_conflict(spool: Spool) -> bool:
-    """Tell whether some row was written after the comparison, as the rows before show already."""
-    return any(item.decision.outcome == CONFLICTED for items in spool.batches() for item in items)
-
-
 def refused(spool: Spool) -> Result:
     """Return the result of a transaction that was never begun: every planned row is as it was before."""
-    states = bytearray(spool.items)
-    for items in spool.batches():
-        for item in items:
-            states[item.number] = BEFORE if item.change is not None else OPEN
-    return Result(states, False)
+    return Result(_states(spool, BEFORE), False)
 
 
 def judge(rows: TouchedRows, spool: Spool, lossy: set[int], *, lock: bool) -> bytearray:
@@ -306,7 +315,7 @@ def _write_all(
 ) -> None:
     """Write every row that is still as it was before: streamed, op by op, unless rows depend on each other."""
     writes = _Writes(writer, spool, states, skip, checkpoint)
-    if facts.references or _moves_unique(writes.changes(UPDATE), facts):
+    if facts.references or moves_unique(spool, facts):
         for step in ordered(writes.changes(None), facts, writer, patch_id).steps:
             writes.write(step)
         return
@@ -320,10 +329,9 @@ def _write_all(
         writes.write(held)
 
 
-def _moves_unique(changes: Iterator[Change], facts: TableFacts) -> bool:
+def moves_unique(spool: Spool, facts: TableFacts) -> bool:
     """Tell whether some update changes a value of a unique key."""
-    names = {name for unique in facts.uniques for name in unique}
-    return any(change.op == UPDATE and names & change.values.keys() for change in changes)
+    return any(spool.planned.columns[UPDATE].intersection(unique) for unique in facts.uniques)
 
 
 class _Writes:
@@ -396,25 +404,3 @@ def _verify(rows: TouchedRows, spool: Spool, states: bytearray) -> None:
 def named_state(state: int) -> str:
     """Return the name of a state as ``core.patch.settled`` takes it."""
     return NAMES.get(state, "neither")
-
-
-def planned_counts(spool: Spool) -> dict[str, int]:
-    """Return how many rows are to be inserted, updated and deleted."""
-    counts = {INSERT: 0, UPDATE: 0, DELETE: 0}
-    for items in spool.batches():
-        for item in items:
-            if item.change is not None:
-                counts[item.change.op] += 1
-    return counts
-
-
-def events(spool: Spool) -> tuple[set[str], dict[str, set[str]]]:
-    """Return the ops that occur, and for updates the columns that are set."""
-    ops: set[str] = set()
-    columns: dict[str, set[str]] = {UPDATE: set()}
-    for items in spool.batches():
-        for item in items:
-            if item.change is not None:
-                ops.add(item.change.op)
-                columns.setdefault(item.change.op, set()).update(item.change.values)
-    return ops, columns

@@ -1,0 +1,100 @@
+"""Lines of checkpoints and ledgers from the lines of records, as bytes: nothing is parsed twice (docs/format.md, S10).
+
+A record's line is canonical: its members stand in order, and a quotation mark inside a text is escaped. So the parts
+between members can be told by their names alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_delta_provider.core.types import LogicalType
+
+_ID_BYTES = len(b'"id":""') + 64
+_KEY_START = _ID_BYTES + len(b',"key":')
+_TEXT = pa.large_string()
+
+
+class Parts(NamedTuple):
+    """Parts of a record's line. ``middle``: members id, key and sort_key with their names; the others are JSON texts."""
+
+    middle: bytes
+    source: bytes
+    target: bytes
+
+
+def parts_of(line: bytes) -> Parts:
+    """Return the parts of the canonical line of a record whose key has no rules."""
+    head, _, rest = line.partition(b',"source_value":')
+    source, _, target = rest.partition(b',"target_value":')
+    return Parts(head[head.index(b'"id":"') :], source, target[:-1])
+
+
+def id_member(middle: bytes) -> bytes:
+    """Return ``"id":...`` of the middle of a line."""
+    return middle[:_ID_BYTES]
+
+
+def sort_key_member(middle: bytes) -> bytes:
+    """Return ``"sort_key":...`` of the middle of a line."""
+    return middle[middle.rindex(b'"sort_key":"') :]
+
+
+def key_values(middle: bytes) -> bytes:
+    """Return the JSON of the key's values with commas between."""
+    return middle[_KEY_START + 1 : middle.rindex(b',"sort_key":"') - 1]
+
+
+def checkpoint_lines(before: Sequence[bytes], middles: Sequence[bytes]) -> list[bytes]:
+    """Return checkpoint lines from rows as JSON texts; see ``checkpoint.checkpoint_line``."""
+    return [b'{"before":%b,%b}' % part for part in zip(before, middles, strict=True)]
+
+
+def applied_lines(ids: Sequence[bytes], ops: Sequence[bytes], sort_keys: Sequence[bytes]) -> list[bytes]:
+    """Return ledger lines of records that were applied; see ``ledger.ledger_line``."""
+    form = b'{%b,"op":"%b","outcome":"applied","reason":null,%b}'
+    return [form % part for part in zip(ids, ops, sort_keys, strict=True)]
+
+
+def surely_within(values: Sequence[Any], stored: LogicalType) -> bool:
+    """Tell whether a column with these bounds certainly holds all values, canonical ones of its own kind or None.
+
+    The bounds are those of ``patch_values.within``; what is not certain is asked there, value by value.
+    """
+    texts = [value for value in values if value is not None]
+    if not texts or not _bounded(stored):
+        return True
+    if not set(map(type, texts)) <= {str}:
+        return False
+    try:
+        return _within(pa.array(texts, _TEXT), stored)
+    except pa.ArrowInvalid:
+        return False
+
+
+def _bounded(stored: LogicalType) -> bool:
+    return any(part is not None for part in (stored.bits, stored.precision, stored.length, stored.digits))
+
+
+def _within(texts: Any, stored: LogicalType) -> bool:
+    if stored.kind == "int" and stored.bits is not None:
+        found = pc.min_max(pc.cast(texts, pa.int64()))
+        lower, upper = (0, 1 << stored.bits) if stored.unsigned else (-(1 << stored.bits - 1), 1 << stored.bits - 1)
+        return bool(lower <= found["min"].as_py() and found["max"].as_py() < upper)
+    if stored.kind == "decimal" and stored.precision is not None:
+        scale = stored.scale or 0
+        whole = stored.precision - scale
+        if whole < 1 or scale < 0:
+            return False
+        fraction = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
+        return bool(pc.all(pc.match_substring_regex(texts, rf"^-?[0-9]{{1,{whole}}}{fraction}$")).as_py())
+    if stored.kind == "text" and stored.length is not None:
+        return bool(pc.max(pc.utf8_length(texts)).as_py() <= stored.length)
+    if stored.kind in ("timestamp", "timestamp_tz") and stored.digits is not None:
+        digits = rf"(?:\.[0-9]{{1,{stored.digits}}})?" if stored.digits else ""
+        return bool(pc.all(pc.match_substring_regex(texts, rf"^[^.]*{digits}Z?$")).as_py())
+    return stored.kind == "date"

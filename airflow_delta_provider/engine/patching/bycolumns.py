@@ -1,0 +1,254 @@
+"""The rows before a patch and the decision about each record, by columns: for the plain case of many changes.
+
+What is plain is judged for whole columns and goes into checkpoint and staging files as the bytes that it has already; a
+record of which that is not certain is decided alone, as all are in the other cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from airflow_delta_provider.adapters.writers.changes import Bulk, RowShape, TableFacts
+from airflow_delta_provider.core import arrays, checkpoint, jsonc
+from airflow_delta_provider.core.patch import DELETE, INSERT, UPDATE
+from airflow_delta_provider.core.patch_rows import PatchColumn
+from airflow_delta_provider.core.patch_texts import (
+    Parts,
+    checkpoint_lines,
+    id_member,
+    key_values,
+    parts_of,
+    sort_key_member,
+    surely_within,
+)
+from airflow_delta_provider.core.rowtext import json_rows
+from airflow_delta_provider.engine.patching.context import Context
+from airflow_delta_provider.engine.patching.decide import Decider
+from airflow_delta_provider.engine.patching.prepare import Before, only
+from airflow_delta_provider.engine.patching.rows import TouchedRows
+from airflow_delta_provider.engine.patching.spool import ALONE, OPS, Block, Item, Spool
+
+CHUNK_BATCHES = 16
+"""Batches of records whose rows are looked up together."""
+TIMES = ("date", "timestamp", "timestamp_tz")
+"""Kinds of which an engine may write some values otherwise than canonical JSON does."""
+NO_TEXTS = arrays.binary_list([])
+_ABSENT = b"null"
+
+
+def is_plain(context: Context, rows: TouchedRows, before: Before, decider: Decider, facts: TableFacts) -> bool:
+    """Tell whether recorded values are what the columns store, and each row is written without a thought of others."""
+    columns, own = rows.writer.columns, {column.own(context.side) for column in context.key}
+    return (
+        context.rule.name == "source_authoritative"
+        and not (context.ruled_key or before.restored or decider.others or facts.references or facts.hazards)
+        and bool(context.columns)
+        and any(set(unique) <= own for unique in facts.uniques)
+        and not any(column.generated or column.always for column in columns.values())
+        and not any(column.keyed or column.own(context.side) in own for column in context.columns)
+        and decider.all_as_read
+        and all(column.schema.schema == column.stored.schema for column in rows.forms.key)
+    )
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Some records with their rows before.
+
+    Shape: one entry a record in all lists. ``before``: rows as JSON texts. ``texts``: the same by columns, None where no
+    row was found. ``alone``: places of records that have to be decided alone.
+    """
+
+    records: list[dict[str, Any]]
+    parts: list[Parts]
+    keys: list[bytes]
+    before: list[bytes] = field(default_factory=list)
+    texts: list[Any] | None = None
+    alone: set[int] = field(default_factory=set)
+
+
+class ByColumns:
+    """One pass over the records of a patch: rows before, checkpoint lines, decisions, changes for the writer."""
+
+    def __init__(self, before: Before, decider: Decider, bulk: Bulk, spool: Spool) -> None:
+        self._before = before
+        self._decider = decider
+        self._bulk: Bulk | None = bulk
+        self._spool = spool
+        self._rows = before.rows
+        self._forms = before.rows.forms
+        self._key = tuple(column.own for column in self._forms.key)
+        self._own = tuple(column.own for column in self._forms.columns)
+        self._number = 0
+
+    def run(self) -> None:
+        """Read the rows of every record in one snapshot; write the checkpoint's body, the spool and the changes."""
+        points, bulk = checkpoint.LineFile(self._before.points_path), self._bulk
+        writer = self._rows.writer
+        writer.begin(write=False)
+        try:
+            for lines in self._chunks():
+                self._chunk(lines, points)
+            if self._before.around is not None:
+                self._before.around.take()
+        finally:
+            writer.rollback()
+            if bulk is not None:
+                bulk.close()
+        self._before.taken(points.close())
+        self._spool.close()
+        self._spool.bulk = self._bulk
+
+    def _chunks(self) -> Iterator[list[bytes]]:
+        batches = self._before.context.lines()
+        while chunk := [line for batch in islice(batches, CHUNK_BATCHES) for line in batch]:
+            yield chunk
+
+    def _chunk(self, lines: list[bytes], points: checkpoint.LineFile) -> None:
+        records, parts = [orjson.loads(line) for line in lines], [parts_of(line) for line in lines]
+        chunk = _Chunk(records, parts, [bytes.fromhex(record["sort_key"]) for record in records])
+        self._read(chunk)
+        middles = [part.middle for part in parts]
+        points.write(checkpoint_lines(chunk.before, middles))
+        ops = bytearray([ALONE]) * len(records)
+        for shape, places in self._groups(chunk):
+            for place in self._write(chunk, shape, places):
+                ops[place] = OPS.index(shape.op)
+        for number, op in enumerate(OPS):
+            self._spool.planned.counts[op] += ops.count(number)
+        alone = {place: self._alone(chunk, place) for place, op in enumerate(ops) if op == ALONE}
+        self._spool.planned.span(chunk.keys[0], chunk.keys[-1])
+        ids, sort_keys = list(map(id_member, middles)), list(map(sort_key_member, middles))
+        self._spool.write_block(Block(self._number, ids, sort_keys, bytes(ops), alone))
+        self._number += len(records)
+
+    def _read(self, chunk: _Chunk) -> None:
+        """Find the rows before, in the order of the records."""
+        columns = list(zip(*(record["key"] for record in chunk.records), strict=True))
+        if not all(map(self._takes, self._forms.key, columns)):
+            return self._read_alone(chunk)
+        batches = list(
+            self._rows.writer.lookup(
+                self._key, [record["key"] for record in chunk.records], self._rows.names, lock=False
+            )
+        )
+        found = [key for batch in batches for key in self._forms.key_bytes(batch, self._rows.types)]
+        place_of = dict(zip(found, range(len(found)), strict=True))
+        if len(place_of) != len(found):
+            return self._read_alone(chunk)
+        chunk.before = [_ABSENT] * len(chunk.keys)
+        if not found:
+            return None
+        places = [place_of.get(key) for key in chunk.keys]
+        table = pa.Table.from_batches(batches).take(pa.array(places, pa.int64())).combine_chunks()
+        chunk.texts = self._forms.clear_texts(table.to_batches()[0], self._rows.types)
+        rows = json_rows(chunk.texts, len(places)).to_pylist()
+        chunk.before = [_ABSENT if place is None else row for place, row in zip(places, rows, strict=True)]
+        for column, texts in zip(self._forms.columns, chunk.texts, strict=True):
+            if not self._reads(column, texts):
+                chunk.alone.update(at for at in range(len(texts)) if not self._reads(column, texts.slice(at, 1)))
+        return None
+
+    def _read_alone(self, chunk: _Chunk) -> None:
+        """Find the rows before one by one."""
+        wanted = [(key, self._rows.raw_key(record)) for key, record in zip(chunk.keys, chunk.records, strict=True)]
+        found = self._rows.read(wanted, lock=False)
+        rows = [only(found.get(key)) for key in chunk.keys]
+        chunk.before = [_ABSENT if row is None else jsonc.dumps_checked(row.clear) for row in rows]
+        chunk.alone.update(range(len(rows)))
+
+    def _groups(self, chunk: _Chunk) -> Iterator[tuple[RowShape, list[int]]]:
+        """Yield the shapes that occur, with the places of their records."""
+        groups: dict[Any, list[int]] = {}
+        for place, record in enumerate(chunk.records):
+            if place in chunk.alone:
+                continue
+            what = record["category"]
+            groups.setdefault(tuple(record["columns"]) if what == "value_diverged" else what, []).append(place)
+        for what, places in groups.items():
+            if what == "dropped":
+                yield RowShape(INSERT, self._key, self._own, ()), places
+            elif what == "added":
+                yield RowShape(DELETE, self._key, (), self._own), places
+            else:
+                names = tuple(self._own[self._forms.places[name]] for name in what)
+                yield RowShape(UPDATE, self._key, names, self._own), places
+
+    def _write(self, chunk: _Chunk, shape: RowShape, places: list[int]) -> list[int]:
+        """Hand changes of one shape to the writer; return the places of those that it took."""
+        places = self._held(chunk, shape, self._as_recorded(chunk, shape, places))
+        if self._bulk is None or not places:
+            return []
+        parts, before = chunk.parts, chunk.before
+        if shape.op == INSERT:
+            lines = [b"%b,%b" % (key_values(parts[at].middle), parts[at].source[1:-1]) for at in places]
+        elif shape.op == DELETE:
+            lines = [b"%b,%b" % (key_values(parts[at].middle), before[at][1:-1]) for at in places]
+        else:
+            lines = [
+                b"%b,%b,%b" % (key_values(parts[at].middle), parts[at].source[1:-1], before[at][1:-1]) for at in places
+            ]
+        refused = frozenset(self._bulk.rows(shape, lines))
+        self._spool.planned.columns[shape.op].update(shape.values)
+        return [place for number, place in enumerate(places) if number not in refused]
+
+    def _as_recorded(self, chunk: _Chunk, shape: RowShape, places: list[int]) -> list[int]:
+        """Return the places of the records whose row is what the manifest says of it."""
+        before, parts = chunk.before, chunk.parts
+        if shape.op == INSERT:
+            return [at for at in places if before[at] is _ABSENT]
+        if shape.op == DELETE:
+            return [at for at in places if before[at] is not _ABSENT and before[at] == parts[at].target]
+        if chunk.texts is None:
+            return []
+        some = pa.array(places, pa.int64())
+        columns = [chunk.texts[self._own.index(name)].take(some) for name in shape.values]
+        return [
+            at
+            for at, row in zip(places, json_rows(columns, len(places)).to_pylist(), strict=True)
+            if before[at] is not _ABSENT and row == parts[at].target != parts[at].source
+        ]
+
+    def _held(self, chunk: _Chunk, shape: RowShape, places: list[int]) -> list[int]:
+        """Return the places of the records of which the columns certainly hold all values that are to be written."""
+        if shape.op == DELETE or not places:
+            return places
+        columns = [self._forms.columns[self._own.index(name)] for name in shape.values]
+        refused: set[int] = set()
+        for column, values in zip(
+            columns, zip(*(chunk.records[at]["source_value"] for at in places), strict=True), strict=True
+        ):
+            if not self._takes(column, values):
+                refused.update(
+                    at for at, value in zip(places, values, strict=True) if not self._takes(column, (value,))
+                )
+        return [at for at in places if at not in refused]
+
+    def _takes(self, column: PatchColumn, values: Sequence[Any]) -> bool:
+        if None in values and (column in self._forms.key or not self._nullable(column)):
+            return False
+        if not surely_within(values, column.stored):
+            return False
+        return column.stored.kind not in TIMES or self._reads(column, arrays.binary_list([*map(orjson.dumps, values)]))
+
+    def _nullable(self, column: PatchColumn) -> bool:
+        return self._rows.writer.columns[column.own].read.column.nullable
+
+    def _reads(self, column: PatchColumn, texts: Any) -> bool:
+        return self._bulk is None or column.stored.kind not in TIMES or self._bulk.reads(column.own, texts)
+
+    def _alone(self, chunk: _Chunk, place: int) -> Item:
+        """Decide one record as all are decided where nothing is plain."""
+        record = chunk.records[place]
+        self._decider.number = self._number + place
+        item = self._decider.decide(record, orjson.loads(chunk.before[place]), None, self._rows.raw_key(record))
+        self._spool.planned.add(item)
+        if item.change is not None and self._bulk is not None and not self._bulk.add(item.change):
+            self._bulk = None
+        return item
