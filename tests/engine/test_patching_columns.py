@@ -89,7 +89,15 @@ def patched(bench: Bench, seed: int, limit: int, monkeypatch: pytest.MonkeyPatch
     for one in chance.sample(target, 3) if named["conflicts"] == "skip" else ():
         bench.sql(f"UPDATE t_target SET {chance.choice(NAMES)} = NULL WHERE id = {one[0]}")
         bench.sql(f"DELETE FROM t_target WHERE id = {chance.choice(target)[0]}")
-    outcome = bench.apply(manifest, max_share=1, **named)
+    late = chance.choice(target)[0]
+
+    def step(name: str) -> None:
+        if name == "begin" and named["conflicts"] == "skip" and not began:
+            began.append(name)
+            bench.sql(f"UPDATE t_target SET i = 77 WHERE id = {late}")
+
+    began: list[str] = []
+    outcome = bench.apply(manifest, step, max_share=1, **named)
     check, _ = verify_published(bench.store, manifest)
     assert check.verdict == "verified"
     return outcome.document(), bench.rows(columns="t_target::text")
