@@ -13,7 +13,7 @@ unexport VIRTUAL_ENV
 export UV_NO_PROGRESS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check format test test-matrix nightly fuzz bench demo demo-ui lock clean
+.PHONY: help venv check format test test-matrix nightly fuzz bench demo demo-ui docs lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || \
@@ -59,6 +59,10 @@ test-matrix: $(STAMP)  ## the core and engine tests under every other Python 3.1
 
 nightly: $(STAMP)  ## the long suites
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m nightly $(ARGS)
+
+docs: $(STAMP)  ## the documentation as a site in build/docs; a link that leads nowhere fails
+	$(BIN)/python tests/docs/reference.py
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --builder html docs build/docs $(ARGS)
 
 bench: $(STAMP)  ## the benchmarks
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -172,7 +172,7 @@ def reconcile_and_patch(
     """Return a task group that compares, plans a patch, asks a person, and applies it. Call it inside a Dag.
 
     The group holds the group ``reconcile`` and the tasks ``plan``, ``approve`` (Airflow's own approval: see "Required
-    Actions") and ``apply``. A rejection skips ``apply``.
+    Actions") and ``apply``. A rejection skips ``apply``; where nothing would be written, nobody is asked.
 
     :param spec: as of `PlanShardsOperator`.
     :param reconcile_args: more arguments of `reconcile`, such as ``shards`` and ``signer_conn_id``.

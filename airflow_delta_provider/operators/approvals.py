@@ -17,6 +17,8 @@ from airflow_delta_provider.operators.patches import plan_work
 class ApprovePatchOperator(ApprovalOperator):
     """Ask a person whether a planned patch is to be applied; a rejection skips what follows.
 
+    Where the patch would write nothing, nobody is asked, and what follows goes on.
+
     :param plan: digest of the plan, as the task ``plan_task_id`` returned it (templated).
     :param plan_task_id: id of the task that planned, its groups' ids included.
     :param store_conn_id: connection of type ``delta_store`` (templated).
@@ -31,15 +33,17 @@ class ApprovePatchOperator(ApprovalOperator):
         self.store_conn_id = store_conn_id
 
     def execute(self, context: Context) -> Any:
-        """Write the question, and wait."""
+        """Write the question, and wait; a patch of no row needs no answer."""
+        if not any(self._plan(context)["counts"].values()):
+            self.log.info("Nothing would be written, so nobody is asked")
+            return None
         self.body = self.question(context)
         return super().execute(context)
 
     def question(self, context: Context) -> str:
         """Return what the person reads, as Markdown: counts, statements without their values, a link."""
         ti: Any = context["ti"]
-        with refusals_fail_without_retry():
-            plan = json.loads(plan_work(self.store_conn_id, ti, self.plan_task_id).get(self.plan))
+        plan = self._plan(context)
         members = {"manifest": plan["manifest"], "dag_id": ti.dag_id, "store": self.store_conn_id}
         lines = [f"Patch `{plan['patch']}`", "", "| | rows |", "| --- | ---: |"]
         lines += [f"| {name} | {count} |" for name, count in plan["counts"].items()]
@@ -47,3 +51,9 @@ class ApprovePatchOperator(ApprovalOperator):
         lines += ["", f"[What differs]({page_address('manifest', members)})"]
         lines += ["", "The statements, without their values:", ""] if plan["statements"] else []
         return "\n".join([*lines, *(f"    {line}" for one in plan["statements"] for line in one.splitlines())])
+
+    def _plan(self, context: Context) -> dict[str, Any]:
+        ti: Any = context["ti"]
+        with refusals_fail_without_retry():
+            plan: dict[str, Any] = json.loads(plan_work(self.store_conn_id, ti, self.plan_task_id).get(self.plan))
+        return plan

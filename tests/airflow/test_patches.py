@@ -101,6 +101,14 @@ def test_a_person_sees_counts_and_a_link_and_no_values(manifest):
     assert "secret" not in text
 
 
+def test_nobody_is_asked_where_nothing_would_be_written(world):
+    """A Dag that runs every night would else wait for a person on every good one, and hold up what follows."""
+    for name in ("old", "new"):
+        write_table(world / f"{name}.db", [(1, 1, "x")])
+    run = run_dag(repair_dag("nothing_to_repair"))
+    assert (run.state, run.of("repair.approve"), run.of("repair.apply")) == ("success", "success", "success")
+
+
 def test_who_approved_is_noted_and_a_rollback_restores_every_row(world, manifest):
     """Both may be repeated: a second apply writes nothing and logs no second note."""
     from airflow_delta_provider.operators.patches import RollbackPatchOperator
