@@ -25,6 +25,8 @@ from airflow_delta_provider.core.ids import CATEGORIES
 PAGE_RECORDS: Final = 1024
 LINE_BYTES_MAX = 64 * 2**20
 """Longest line that a reader holds."""
+READ_BYTES: Final = 2**18
+"""Bytes that are read at once."""
 
 
 def records_to_lines(
@@ -242,22 +244,27 @@ def read_lines(stream: BinaryIO, hasher: Any = None, batch: int = PAGE_RECORDS) 
     for a line that no reader holds.
     """
     lines: list[bytes] = []
-    while True:
-        line = stream.readline(LINE_BYTES_MAX + 2)
+    held: list[bytes] = []  # the parts of a line whose end is still to come
+    while chunk := stream.read(READ_BYTES):
         if hasher is not None:
-            hasher.update(line)
-        if not line:
-            break
-        if not line.endswith(b"\n"):
-            if len(line) > LINE_BYTES_MAX:
+            hasher.update(chunk)
+        first, *others = chunk.split(b"\n")
+        held.append(first)
+        if others:
+            found = [b"".join(held), *others]
+            held = [found.pop()]
+            if b"" in found:
+                raise BodyFramingError("A line is empty.")
+            if len(found[0]) > LINE_BYTES_MAX:
                 raise LimitError(f"A line of a body is longer than {LINE_BYTES_MAX} bytes.")
-            raise BodyFramingError("The last line does not end in LF.")
-        if len(line) == 1:
-            raise BodyFramingError("A line is empty.")
-        lines.append(line[:-1])
-        if len(lines) == batch:
-            yield lines
-            lines = []
+            lines += found
+            whole = len(lines) - len(lines) % batch
+            yield from (lines[start : start + batch] for start in range(0, whole, batch))
+            del lines[:whole]
+        if sum(map(len, held)) > LINE_BYTES_MAX:
+            raise LimitError(f"A line of a body is longer than {LINE_BYTES_MAX} bytes.")
+    if any(held):
+        raise BodyFramingError("The last line does not end in LF.")
     if lines:
         yield lines
 

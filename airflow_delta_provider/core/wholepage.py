@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from airflow_delta_provider.core import ids, jsonc
+from airflow_delta_provider.core.collector import paused
 from airflow_delta_provider.core.documents import Document, range_bytes, rules_of
 from airflow_delta_provider.core.errors import DeltaError
 from airflow_delta_provider.core.keytexts import key_texts
@@ -54,17 +55,18 @@ class WholePages:
     def check(self, lines: Sequence[bytes]) -> WholePage | None:
         """Return what the page holds, or None where it must be looked at record by record."""
         try:
-            records = [orjson.loads(line) for line in lines]
-            # Each line is one value, so equal bytes of all of them mean equal bytes of each.
-            if (
-                not records
-                or jsonc.dumps_checked(records) != b"[%b]" % b",".join(lines)
-                or max(map(len, lines)) > LINE_BYTES
-            ):
-                return None
-            return self._check(records)
+            with paused():
+                return self._page(lines)
         except (orjson.JSONDecodeError, DeltaError, KeyError, TypeError, ValueError):
             return None  # whatever it is, it is told by record
+
+    def _page(self, lines: Sequence[bytes]) -> WholePage | None:
+        records = [orjson.loads(line) for line in lines]
+        # Each line is one value, so equal bytes of all of them mean equal bytes of each.
+        whole = b"[%b]" % b",".join(lines)
+        if not records or jsonc.dumps_checked(records) != whole or max(map(len, lines)) > LINE_BYTES:
+            return None
+        return self._check(records)
 
     def _check(self, records: list[dict[str, Any]]) -> WholePage | None:
         categories = [record["category"] for record in records]

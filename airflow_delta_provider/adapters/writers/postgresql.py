@@ -118,7 +118,7 @@ class PostgresqlWriter(Writer):
         columns = [self.columns[name] for name in key]
         parts = list(zip(*keys, strict=True))
         arrays = joined(
-            ", ", (sql("CAST(", Value(_array(c, p)), " AS text[])") for c, p in zip(columns, parts, strict=True))
+            ", ", (sql("CAST(", Value(_list_of(c, p)), " AS text[])") for c, p in zip(columns, parts, strict=True))
         )
         names = ", ".join(f"k{at}" for at in range(len(key)))
         terms = []
@@ -276,6 +276,13 @@ def _groups(changes: Sequence[Change]) -> dict[Any, list[int]]:
         nulls = tuple(name for name, value in change.key.items() if value is None)
         groups.setdefault((change.op, *map(tuple, (change.key, change.values, change.guard)), nulls), []).append(place)
     return groups
+
+
+def _list_of(column: WriteColumn, values: Sequence[Any]) -> Any:
+    """Return values as PostgreSQL's text of an array where none needs quotes, else as a list for the driver."""
+    if column.type is None or column.type.kind not in ("int", "uuid") or None in values:
+        return _array(column, values)
+    return "{" + ",".join(values) + "}"
 
 
 def _array(column: WriteColumn, values: Sequence[Any]) -> list[str | None]:

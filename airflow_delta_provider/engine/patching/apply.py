@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +27,7 @@ from airflow_delta_provider.engine.patching.bycolumns import NO_TEXTS, ByColumns
 from airflow_delta_provider.engine.patching.checks import check_plan, check_source
 from airflow_delta_provider.engine.patching.context import Context, context_of, load_manifest
 from airflow_delta_provider.engine.patching.decide import Decider
-from airflow_delta_provider.engine.patching.finish import Ending, finish, finished, preview, settle
+from airflow_delta_provider.engine.patching.finish import Ending, draft, finish, finished, preview, settle
 from airflow_delta_provider.engine.patching.options import OpenWriter, PatchOptions, PatchOutcome, PatchPlan
 from airflow_delta_provider.engine.patching.prepare import Before, readable_names
 from airflow_delta_provider.engine.patching.rows import TouchedRows, other_rows
@@ -197,24 +198,37 @@ def write(
 
     What stands in the way already, before anything was published, refuses the patch without a trace.
     """
-    skip = options.conflicts == "skip"
-    if not skip and not before.digest and spool.planned.conflicts:
-        return settle(context, patch_id, "", spool, transaction.refused(spool), step)
-    step("checkpoint")
-    before.publish()
+    with tempfile.TemporaryDirectory(prefix="delta-ledger-") as name, ThreadPoolExecutor(1) as clerk:
+        path = Path(name)
+        if options.conflicts != "skip" and not before.digest and spool.planned.conflicts:
+            return draft(patch_id, "", spool, transaction.refused(spool), path / "refused").ending
+        step("checkpoint")
+        before.publish()
+        early = None
+        if spool.bulk is not None:
+            # Most of such patches are written as planned: their ledger is made while the server works.
+            planned = transaction.written_at_once(spool)
+            early = clerk.submit(draft, patch_id, before.digest, spool, planned, path / "early")
+        result = _transaction(context, patch_id, before, spool, facts, options, step)
+        if early is not None and result.at_once:
+            return settle(context, early.result(), step)
+        drafted = draft(patch_id, before.digest, spool, result, path / "ledger")
+        return settle(context, drafted, step) if result.committed else drafted.ending
+
+
+def _transaction(
+    context: Context, patch_id: str, before: Before, spool: Spool, facts: TableFacts, options: PatchOptions, step: Step
+) -> transaction.Result:
     own = {column.own(context.side) for column in context.key}
     keyed = any(set(unique) <= own for unique in facts.uniques)
-    inserts = spool.planned.counts[INSERT]
-    alone = context.ruled_key or (bool(inserts) and not keyed)
-    result = transaction.apply(
+    return transaction.apply(
         before.rows,
         spool,
         facts,
         patch_id,
-        skip=skip,
-        alone=alone,
+        skip=options.conflicts == "skip",
+        alone=context.ruled_key or (bool(spool.planned.counts[INSERT]) and not keyed),
         checkpoint=step,
         batch_rows=options.batch_rows,
         pause=partial(time.sleep, options.pause_s),
     )
-    return settle(context, patch_id, before.digest, spool, result, step)

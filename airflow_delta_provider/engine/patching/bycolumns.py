@@ -6,7 +6,9 @@ record of which that is not certain is decided alone, as all are in the other ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -16,6 +18,7 @@ import pyarrow as pa
 
 from airflow_delta_provider.adapters.writers.changes import Bulk, RowShape, TableFacts
 from airflow_delta_provider.core import arrays, checkpoint, jsonc
+from airflow_delta_provider.core.collector import paused
 from airflow_delta_provider.core.patch import DELETE, INSERT, UPDATE
 from airflow_delta_provider.core.patch_rows import PatchColumn
 from airflow_delta_provider.core.patch_texts import (
@@ -62,7 +65,7 @@ class _Chunk:
     """Some records with their rows before.
 
     Shape: one entry a record in all lists. ``before``: rows as JSON texts. ``texts``: the same by columns, None where no
-    row was found. ``alone``: places of records that have to be decided alone.
+    row was found. ``alone``: places of records that have to be decided alone. ``rows``: what was found, and its places.
     """
 
     records: list[dict[str, Any]]
@@ -71,6 +74,7 @@ class _Chunk:
     before: list[bytes] = field(default_factory=list)
     texts: list[Any] | None = None
     alone: set[int] = field(default_factory=set)
+    rows: tuple[pa.Table, list[int | None]] | None = None
 
 
 class ByColumns:
@@ -93,8 +97,10 @@ class ByColumns:
         writer = self._rows.writer
         writer.begin(write=False)
         try:
-            for lines in self._chunks():
-                self._chunk(lines, points)
+            with closing(self._ahead()) as chunks:
+                for chunk in chunks:
+                    with paused():
+                        self._chunk(chunk, points)
             if self._before.around is not None:
                 self._before.around.take()
         finally:
@@ -110,10 +116,24 @@ class ByColumns:
         while chunk := [line for batch in islice(batches, CHUNK_BATCHES) for line in batch]:
             yield chunk
 
-    def _chunk(self, lines: list[bytes], points: checkpoint.LineFile) -> None:
-        records, parts = [orjson.loads(line) for line in lines], [parts_of(line) for line in lines]
-        chunk = _Chunk(records, parts, [bytes.fromhex(record["sort_key"]) for record in records])
-        self._read(chunk)
+    def _ahead(self) -> Generator[_Chunk, None, None]:
+        """Yield the records in chunks, while the rows of the next one are looked up."""
+        with ThreadPoolExecutor(1) as reader:
+            waiting: Callable[[], _Chunk] | None = None
+            for lines in self._chunks():
+                with paused():
+                    records, parts = [orjson.loads(line) for line in lines], [parts_of(line) for line in lines]
+                    chunk = _Chunk(records, parts, [bytes.fromhex(record["sort_key"]) for record in records])
+                following = reader.submit(self._read, chunk).result
+                if waiting is not None:
+                    yield waiting()
+                waiting = following
+            if waiting is not None:
+                yield waiting()
+
+    def _chunk(self, chunk: _Chunk, points: checkpoint.LineFile) -> None:
+        records, parts = chunk.records, chunk.parts
+        self._form(chunk)
         middles = [part.middle for part in parts]
         points.write(checkpoint_lines(chunk.before, middles))
         ops = bytearray([ALONE]) * len(records)
@@ -128,8 +148,8 @@ class ByColumns:
         self._spool.write_block(Block(self._number, ids, sort_keys, bytes(ops), alone))
         self._number += len(records)
 
-    def _read(self, chunk: _Chunk) -> None:
-        """Find the rows before, in the order of the records."""
+    def _read(self, chunk: _Chunk) -> _Chunk:
+        """Find the rows before; this alone asks the engine, while another chunk is judged."""
         columns = list(zip(*(record["key"] for record in chunk.records), strict=True))
         if not all(map(self._takes, self._forms.key, columns)):
             return self._read_alone(chunk)
@@ -143,25 +163,32 @@ class ByColumns:
         if len(place_of) != len(found):
             return self._read_alone(chunk)
         chunk.before = [_ABSENT] * len(chunk.keys)
-        if not found:
-            return None
-        places = [place_of.get(key) for key in chunk.keys]
-        table = pa.Table.from_batches(batches).take(pa.array(places, pa.int64())).combine_chunks()
+        if found:
+            places = [place_of.get(key) for key in chunk.keys]
+            chunk.rows = pa.Table.from_batches(batches).take(pa.array(places, pa.int64())), places
+        return chunk
+
+    def _form(self, chunk: _Chunk) -> None:
+        """Bring the rows that were found into the order of the records, as JSON texts."""
+        if chunk.rows is None:
+            return
+        table, places = chunk.rows[0].combine_chunks(), chunk.rows[1]
+        chunk.rows = None
         chunk.texts = self._forms.clear_texts(table.to_batches()[0], self._rows.types)
         rows = json_rows(chunk.texts, len(places)).to_pylist()
         chunk.before = [_ABSENT if place is None else row for place, row in zip(places, rows, strict=True)]
         for column, texts in zip(self._forms.columns, chunk.texts, strict=True):
             if not self._reads(column, texts):
                 chunk.alone.update(at for at in range(len(texts)) if not self._reads(column, texts.slice(at, 1)))
-        return None
 
-    def _read_alone(self, chunk: _Chunk) -> None:
+    def _read_alone(self, chunk: _Chunk) -> _Chunk:
         """Find the rows before one by one."""
         wanted = [(key, self._rows.raw_key(record)) for key, record in zip(chunk.keys, chunk.records, strict=True)]
         found = self._rows.read(wanted, lock=False)
         rows = [only(found.get(key)) for key in chunk.keys]
         chunk.before = [_ABSENT if row is None else jsonc.dumps_checked(row.clear) for row in rows]
         chunk.alone.update(range(len(rows)))
+        return chunk
 
     def _groups(self, chunk: _Chunk) -> Iterator[tuple[RowShape, list[int]]]:
         """Yield the shapes that occur, with the places of their records."""

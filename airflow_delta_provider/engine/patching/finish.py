@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value
 from airflow_delta_provider.adapters.writers.changes import Cell, Change
 from airflow_delta_provider.core import checkpoint, ledger
+from airflow_delta_provider.core.body import BodyFacts
 from airflow_delta_provider.core.documents import Document
 from airflow_delta_provider.core.documents.patch import OUTCOMES
 from airflow_delta_provider.core.patch import (
@@ -58,45 +58,55 @@ class Ending:
     surroundings: str | None = None
 
 
-def settle(
-    context: Context,
-    patch_id: str,
-    checkpoint_id: str,
-    spool: Spool,
-    result: transaction.Result,
-    step: Callable[[str], None],
-) -> Ending:
-    """Write and publish the ledger; where the transaction was refused, say only what stood in the way."""
+@dataclass(slots=True)
+class Draft:
+    """A ledger's body in a local file, with the ending that it tells."""
+
+    ending: Ending
+    path: Path
+    facts: BodyFacts
+
+
+def draft(patch_id: str, checkpoint_id: str, spool: Spool, result: transaction.Result, path: Path) -> Draft:
+    """Write a ledger's body; where the transaction was refused, only what stood in the way."""
     outcomes: Counter[str] = Counter()
     ending = Ending(patch_id, checkpoint_id or None, None, {})
-    with tempfile.TemporaryDirectory(prefix="delta-ledger-") as folder:
-        path = Path(folder) / "ledger.jsonl"
-        lines = checkpoint.LineFile(path)
-        for entry in spool.entries():
-            block = entry if isinstance(entry, Block) else None
-            alone = {}
-            for item in entry.alone.values() if isinstance(entry, Block) else entry:
-                state = result.states[item.number]
-                if not result.committed and state == transaction.BEFORE:
-                    continue
-                op, outcome, reason = settled(item.decision, transaction.named_state(state))
-                outcomes[outcome] += 1
-                _list(ending, item.number, item.listed(reason), outcome, reason)
-                alone[item.number] = ledger.ledger_line(item.id, op, outcome, reason, item.sort_key.hex())
-            if block is not None and result.committed:
-                lines.write(_applied(block, alone))
-                outcomes[APPLIED] += len(block.ops) - block.ops.count(ALONE)
-            else:
-                lines.write(list(alone.values()))
-        facts = lines.close()
-        ending.outcomes = {name: outcomes.get(name, 0) for name in OUTCOMES}
-        if result.committed:
-            step("ledger")
-            ending.ledger = ledger.publish_ledger(
-                context.store, path, facts, checkpoint_id, context.manifest_id, ending.outcomes, patch_id
-            )
-            step("ledger entry")
-            checkpoint.log_once(context.store, context.pair_id, "ledger", ending.ledger)
+    lines = checkpoint.LineFile(path)
+    for entry in spool.entries():
+        block = entry if isinstance(entry, Block) else None
+        alone = {}
+        for item in entry.alone.values() if isinstance(entry, Block) else entry:
+            state = result.states[item.number]
+            if not result.committed and state == transaction.BEFORE:
+                continue
+            op, outcome, reason = settled(item.decision, transaction.named_state(state))
+            outcomes[outcome] += 1
+            _list(ending, item.number, item.listed(reason), outcome, reason)
+            alone[item.number] = ledger.ledger_line(item.id, op, outcome, reason, item.sort_key.hex())
+        if block is not None and result.committed:
+            lines.write(_applied(block, alone))
+            outcomes[APPLIED] += len(block.ops) - block.ops.count(ALONE)
+        else:
+            lines.write(list(alone.values()))
+    ending.outcomes = {name: outcomes.get(name, 0) for name in OUTCOMES}
+    return Draft(ending, path, lines.close())
+
+
+def settle(context: Context, drafted: Draft, step: Callable[[str], None]) -> Ending:
+    """Publish a ledger."""
+    ending = drafted.ending
+    step("ledger")
+    ending.ledger = ledger.publish_ledger(
+        context.store,
+        drafted.path,
+        drafted.facts,
+        ending.checkpoint or "",
+        context.manifest_id,
+        ending.outcomes,
+        ending.patch_id,
+    )
+    step("ledger entry")
+    checkpoint.log_once(context.store, context.pair_id, "ledger", ending.ledger)
     return ending
 
 

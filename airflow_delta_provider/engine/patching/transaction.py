@@ -42,6 +42,7 @@ class Result:
     states: bytearray
     committed: bool
     lossy: set[int] = field(default_factory=set)
+    at_once: bool = False
 
 
 class _TakenError(Exception):
@@ -181,7 +182,12 @@ def _at_once(
             if writer.connection is not None:
                 writer.rollback()
     checkpoint("committed")
-    return Result(_states(spool, WANTED), True)
+    return written_at_once(spool)
+
+
+def written_at_once(spool: Spool) -> Result:
+    """Return the result of a transaction that wrote all changes at once."""
+    return Result(_states(spool, WANTED), True, at_once=True)
 
 
 def _bulk(writer: Writer, spool: Spool, folder: Path) -> Bulk | None:
