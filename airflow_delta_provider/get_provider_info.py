@@ -29,7 +29,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": _NAME,
                 "python-modules": [
-                    f"{package}.operators.{name}" for name in ("shards", "manifests", "sweeps", "patches")
+                    f"{package}.operators.{name}" for name in ("shards", "manifests", "sweeps", "patches", "approvals")
                 ],
             }
         ],

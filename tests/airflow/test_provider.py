@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import yaml
 
 from airflow_delta_provider.get_provider_info import get_provider_info
 
@@ -43,13 +45,52 @@ def test_the_provider_information_fits_the_schema_of_this_airflow():
 def test_every_path_in_the_provider_information_can_be_imported():
     """A hook that is named and cannot be imported takes its connection type out of the UI."""
     found = sorted(set(dotted(get_provider_info())))
-    assert len(found) == 20
+    assert len(found) == 21
     for path in found:
         try:
             importlib.import_module(path)
         except ModuleNotFoundError:
             module, _, name = path.rpartition(".")
             assert hasattr(importlib.import_module(module), name), path
+
+
+KEYS = {"package-name", "name", "description", "versions", "documentation-url", "integrations", "operators", "sensors",
+        "hooks", "triggers", "connection-types", "extra-links", "notifications", "asset-uris", "plugins"}  # fmt: skip
+"""What a provider may declare, and applies here: no transfers, bundles, decorators, configuration or commands of its own."""
+
+
+def test_airflow_shows_the_whole_provider(tmp_path):
+    """``airflow providers get`` is where an administrator looks up what a package brings."""
+    command = [sys.executable, "-m", "airflow", "providers", "get", "airflow-delta-provider", "--full", "-o", "json"]
+    environment = os.environ | {"AIRFLOW_HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=120)
+    (shown,) = json.loads(done.stdout[done.stdout.index("[{") :])
+    assert set(shown) == KEYS
+    assert [name for name in KEYS if not shown[name]] == []
+
+
+def test_the_information_names_every_module_of_operators_sensors_and_triggers():
+    """A module that is not named is in no catalogue."""
+    root = Path(str(importlib.import_module("airflow_delta_provider").__file__)).parent
+    helpers = {"__init__", "common", "metrics"}
+    for kind in ("operators", "sensors", "triggers"):
+        (named,) = get_provider_info()[kind]
+        modules = {path.stem for path in (root / kind).glob("*.py")} - helpers
+        assert {name.rpartition(".")[2] for name in named["python-modules"]} == modules, kind
+
+
+def test_the_catalogue_of_providers_names_what_there_is():
+    """The metadata file at the root is read by machines; a name that is gone breaks their page."""
+    form = yaml.safe_load((Path(__file__).parents[2] / ".airflow-registry.yaml").read_text(encoding="utf-8"))
+    info = get_provider_info()
+    assert (form["package-name"], form["display-name"]) == (info["package-name"], info["name"])
+    named = [one["module"] for one in form["operators"] + form["other"]]
+    for path in named:
+        module, _, name = path.rpartition(".")
+        assert getattr(importlib.import_module(module), name).__doc__, path
+    (operators,) = info["operators"]
+    assert {path.rpartition(".")[0] for path in named if path.endswith("Operator")} == set(operators["python-modules"])
+    assert all(one["description"] for one in form["operators"] + form["other"])
 
 
 def test_the_forms_say_what_the_hooks_say():
