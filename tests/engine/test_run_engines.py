@@ -178,7 +178,7 @@ def test_a_worker_that_finds_other_columns_than_were_planned_refuses(written, mo
         "target": written["sqlite", "target"],
         "key": ["id", "code"],
     }
-    job = run._Job(form, "0" * 64, Path(), None, {}, None)
+    job = run.Job(form, "0" * 64, Path(), None, {}, None)
     monkeypatch.setattr(run, "_WORKER", {"job": job, "open_side": open_side})
     with pytest.raises(SideChangedError, match=r"\[DELTA_SIDE_CHANGED\] the columns of a side changed"):
         run._run_in_worker(0, KeyRange())
