@@ -40,6 +40,9 @@ class NamedSide:
         self.inner = side
         self.kind = side.kind
         self.where = side.where
+        # asked of every shard, and a look at a protocol costs more than a small shard's comparison
+        self.cancels = side if isinstance(side, Cancellable) else None
+        self.prints = side if isinstance(side, Fingerprinting) else None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -102,7 +105,7 @@ class NamedSide:
 
     def fingerprints(self) -> bool:
         """As ``Fingerprinting.fingerprints``; a side that has no fingerprints takes none."""
-        return isinstance(self.inner, Fingerprinting) and self.inner.fingerprints()
+        return self.prints is not None and self.prints.fingerprints()
 
     def writes(self, form: Form) -> bool:
         """As ``Fingerprinting.writes``."""
@@ -135,9 +138,9 @@ class NamedSide:
             yield from self._fingerprinting().fingerprint(request, values, function)
 
     def _fingerprinting(self) -> Fingerprinting:
-        if not isinstance(self.inner, Fingerprinting):
+        if self.prints is None:
             raise SideReadError(f"{self.where} takes no fingerprints.", where=self.where)
-        return self.inner
+        return self.prints
 
     def close(self) -> None:
         """As ``Side.close``."""
@@ -146,8 +149,9 @@ class NamedSide:
 
 def canceller(side: Side) -> Callable[[bool], None] | None:
     """Return what ends the running read of a side from another thread, or None where nothing does."""
-    inner = side.inner if isinstance(side, NamedSide) else side
-    return inner.cancel if isinstance(inner, Cancellable) else None
+    if isinstance(side, NamedSide):
+        return None if side.cancels is None else side.cancels.cancel
+    return side.cancel if isinstance(side, Cancellable) else None
 
 
 def proving(side: Side) -> Proving | None:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 Cancel = Callable[[bool], None]
@@ -25,6 +25,21 @@ class _End:
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
+
+
+class Nothing:
+    """An iterator over nothing, in place of one that would be read ahead: no thread, no wait."""
+
+    waited_s = 0.0
+
+    def __iter__(self) -> Nothing:
+        return self
+
+    def __next__(self) -> Any:
+        raise StopIteration
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class Prefetched(Generic[Item]):

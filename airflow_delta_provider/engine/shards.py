@@ -29,7 +29,7 @@ from airflow_delta_provider.engine.manners import records_at_most, too_different
 from airflow_delta_provider.engine.named import canceller, together
 from airflow_delta_provider.engine.narrow import Narrowed
 from airflow_delta_provider.engine.opened import Opened
-from airflow_delta_provider.engine.prefetch import Prefetched
+from airflow_delta_provider.engine.prefetch import Nothing, Prefetched
 from airflow_delta_provider.engine.spilled import read_spilled, watched
 
 SIDES = ("source", "target")
@@ -49,11 +49,15 @@ class _Read:
             asked = together(opened.source, opened.target, (asked[0], asked[1]))
         return dict(zip(SIDES, asked, strict=True))
 
-    def started(self, opened: Opened, name: str, key_range: KeyRange, request: Request) -> Prefetched[pa.RecordBatch]:
+    def started(
+        self, opened: Opened, name: str, key_range: KeyRange, request: Request
+    ) -> Prefetched[pa.RecordBatch] | Nothing:
         if name in self.spilled:
             return Prefetched(lambda: read_spilled(self.spilled[name], key_range), name)
         side = opened.side(name)
         requests = [request] if self.narrowed is None else self.narrowed.requests(request, name)
+        if not requests:
+            return Nothing()
         return Prefetched(lambda: (batch for each in requests for batch in side.read(each)), name, canceller(side))
 
 
