@@ -30,7 +30,7 @@ from benchmarks.measure import ROOT
 VIEW_LIMIT_S = 1.0
 MEMORY_LIMIT_MB = 200
 ANSWER_TIMEOUT_S = 120
-FURTHER = re.compile(r'<a href="([^"]+)">Look further</a>')
+FURTHER = re.compile(r'href="([^"]+)">Look further</a>')
 RARE = "dropped"
 RARE_COLUMN = "seen_at"
 COMMON = ("amount", "name")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -50,10 +51,20 @@ class ApprovePatchOperator(ApprovalOperator):
         lines += [f"| {name} | {count} |" for name, count in plan["outcomes"].items() if count and name != "planned"]
         lines += ["", f"[What differs]({page_address('manifest', members)})"]
         lines += ["", "The statements, without their values:", ""] if plan["statements"] else []
-        return "\n".join([*lines, *(f"    {line}" for one in plan["statements"] for line in one.splitlines())])
+        return "\n".join([*lines, *(f"- {_code(one)}" for one in plan["statements"])])
 
     def _plan(self, context: Context) -> dict[str, Any]:
         ti: Any = context["ti"]
         with refusals_fail_without_retry():
             plan: dict[str, Any] = json.loads(plan_work(self.store_conn_id, ti, self.plan_task_id).get(self.plan))
         return plan
+
+
+def _code(text: str) -> str:
+    """Return a text as Markdown's code on one line, in more backticks than stand in it one after the other.
+
+    A block of code would be shown as one run of text by Airflow.
+    """
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence} {' '.join(text.splitlines())} {fence}"

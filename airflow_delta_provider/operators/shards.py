@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_delta_provider._compat import AirflowSkipException, Context, TriggerRule, conf
-from airflow_delta_provider.links import ManifestLink
+from airflow_delta_provider.links import ManifestLink, page_address
 from airflow_delta_provider.operators.common import (
     DeltaOperator,
     log_group,
@@ -240,7 +240,7 @@ class MergeManifestOperator(DeltaOperator):
         return published.manifest
 
     def _tell(self, context: Context, step: Step) -> None:
-        """Tell the metrics, and let the events of this task's assets carry digest, verdict and counts."""
+        """Tell the metrics, and let the events of the assets carry digest, verdict, counts and the address of the page."""
         from airflow_delta_provider._compat import Asset
         from airflow_delta_provider.assets import event_of
         from airflow_delta_provider.engine.thresholds import read_measured
@@ -250,6 +250,8 @@ class MergeManifestOperator(DeltaOperator):
         manifest = read_measured(DeltaStoreHook(self.store_conn_id).get_conn(), manifest_id).manifest
         step.tell_discrepancies(manifest)
         event = event_of(manifest_id, manifest)
+        members = {"manifest": manifest_id, "dag_id": context["ti"].dag_id, "store": self.store_conn_id}
+        event["page"] = page_address("manifest", members)
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra.update(event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,9 @@ from airflow.api_fastapi.core_api.security import GetUserDep, get_user, requires
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import Response, StreamingResponse
 
+from airflow_delta_provider.core.errors import DeltaError
 from airflow_delta_provider.links import LINK_KEY
+from airflow_delta_provider.plugins.caller import Caller
 from airflow_delta_provider.plugins.dagscope import DagScope
 from airflow_delta_provider.web import answers, routes
 
@@ -55,23 +57,32 @@ async def _safe_headers(request: Request, call_next: Any) -> Any:
 
 
 def _stored(name: str) -> Callable[..., Any]:
-    def endpoint(request: Request, session: SessionDep, dag_id: str) -> Response:
-        scope = DagScope(session, [_only(request, dag_id)], {"dag_id": dag_id})
+    def endpoint(request: Request, session: SessionDep, user: GetUserDep, dag_id: str) -> Response:
+        scope = _scope(request, session, user, dag_id)
         query = {one: request.query_params.getlist(one) for one in request.query_params}
         return _response(routes.answer(name, scope, query))
 
     return endpoint
 
 
-def run(request: Request, session: SessionDep, dag_id: str, run_id: str) -> Response:
-    """Show the manifests of one run; where there is one only, that one."""
-    where = {"run_id": run_id}
-    scope = DagScope(session, [_only(request, dag_id)], {"dag_id": dag_id}, where)
-    return _response(_one_or_all(scope, f"Reconciliations of run {run_id}"))
+def _scope(request: Request, session: Any, user: Any, dag_id: str, where: Mapping[str, Any] | None = None) -> DagScope:
+    return DagScope(session, [_only(request, dag_id)], {"dag_id": dag_id}, Caller(request, user), where)
+
+
+def run(request: Request, session: SessionDep, user: GetUserDep, dag_id: str, run_id: str) -> Response:
+    """Show the newest manifest of one run; of one that reconciled several pairs, all of them."""
+    scope = _scope(request, session, user, dag_id, {"run_id": run_id})
+    return _response(_newest_or_all(scope, f"Reconciliations of run {run_id}"))
 
 
 def task(
-    request: Request, session: SessionDep, dag_id: str, run_id: str, task_id: str, map_index: str = "-1"
+    request: Request,
+    session: SessionDep,
+    user: GetUserDep,
+    dag_id: str,
+    run_id: str,
+    task_id: str,
+    map_index: str = "-1",
 ) -> Response:
     """Show the manifest of one task instance; of a task that has none, those of its run.
 
@@ -79,18 +90,22 @@ def task(
     """
     index = int(map_index) if map_index.isascii() and map_index.isdigit() and len(map_index) < 10 else -1
     where = {"run_id": run_id, "task_id": task_id, "map_index": index}
-    scope = DagScope(session, [_only(request, dag_id)], {"dag_id": dag_id}, where)
+    scope = _scope(request, session, user, dag_id, where)
     if next(scope.seen(), None) is None:
-        return run(request, session, dag_id, run_id)
-    return _response(_one_or_all(scope, f"Reconciliations of task {task_id}"))
+        return run(request, session, user, dag_id, run_id)
+    return _response(_newest_or_all(scope, f"Reconciliations of task {task_id}"))
 
 
-def _one_or_all(scope: DagScope, title: str) -> answers.Answer:
+def _newest_or_all(scope: DagScope, title: str) -> answers.Answer:
+    """Return the newest manifest where all are of one pair, with the verdicts before it; else the pairs."""
     pairs, unread = scope.pairs()
-    seen = [one for pair in pairs for one in pair.manifests]
-    if len(seen) == 1 and not unread:
-        return routes.show_manifest(scope, seen[0].manifest)
-    return routes.overview(scope, False, title)
+    if len(pairs) != 1 or unread:
+        return routes.overview(scope, False, title)
+    *earlier, newest = pairs[0].manifests
+    try:
+        return routes.show_manifest(scope, newest.manifest, earlier=earlier)
+    except DeltaError as error:
+        return answers.refusal(error, False)
 
 
 def reconciliations(request: Request, session: SessionDep, user: GetUserDep) -> Response:
@@ -98,10 +113,11 @@ def reconciliations(request: Request, session: SessionDep, user: GetUserDep) -> 
 
     Raises: 403 where the caller may read those of no Dag.
     """
-    dag_ids = [dag_id for dag_id in _with_links(session) if _may_read(request, user, dag_id)]
-    if not dag_ids and not _may_read_any(request, user):
+    caller = Caller(request, user)
+    dag_ids = [dag_id for dag_id in _with_links(session) if caller.may_read_xcoms(dag_id)]
+    if not dag_ids and not caller.may_read_any_xcoms():
         raise HTTPException(403, "Forbidden")
-    scope = DagScope(session, dag_ids, {})
+    scope = DagScope(session, dag_ids, {}, caller)
     return _response(routes.overview(scope, request.url.path.endswith(".json")))
 
 
@@ -110,29 +126,6 @@ def _with_links(session: Any) -> list[str]:
     from sqlalchemy import select
 
     return sorted(session.scalars(select(XComModel.dag_id).where(XComModel.key == LINK_KEY).distinct()))
-
-
-def _may_read_any(request: Request, user: Any) -> bool:
-    """Tell whether the caller may read the XComs of all Dags, or of one at least."""
-    permitted = get_auth_manager().get_authorized_dag_ids(user=user)
-    return _may_read(request, user, "~") or any(_may_read(request, user, dag_id) for dag_id in sorted(permitted))
-
-
-def _may_read(request: Request, user: Any, dag_id: str) -> bool:
-    try:
-        requires_access_dag("GET", DagAccessEntity.XCOM, _asked(dag_id))(_without_dag(request), user)
-    except HTTPException:
-        return False
-    return True
-
-
-def _asked(dag_id: str) -> str | None:
-    return None if dag_id == "~" else dag_id
-
-
-def _without_dag(request: Request) -> Request:
-    """Return the request without its query: which Dag is asked about is ours to say, not the caller's."""
-    return Request({**request.scope, "query_string": b"", "path_params": {}})
 
 
 def _only(request: Request, dag_id: str) -> str:

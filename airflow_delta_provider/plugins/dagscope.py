@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,9 +10,11 @@ from airflow_delta_provider.core import documents
 from airflow_delta_provider.core.errors import DeltaError, StoreMissingError
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.trust import Trust
-from airflow_delta_provider.engine.thresholds import read_measured
 from airflow_delta_provider.links import LINK_KEY, manifest_of_link
-from airflow_delta_provider.web.scope import TREND_MANIFESTS_MAX, Seen, SeenPair, Unread
+from airflow_delta_provider.plugins.around import around_of
+from airflow_delta_provider.plugins.caller import Caller
+from airflow_delta_provider.web.scope import TREND_MANIFESTS_MAX, Around, Seen, SeenPair, Unread
+from airflow_delta_provider.web.trend import measured_of
 
 OVERVIEW_MANIFESTS_MAX = 300
 ROWS_AT_ONCE = 500
@@ -23,28 +26,40 @@ class DagScope:
     :param session: session of Airflow's metadata database.
     :param dag_ids: the Dags; each must have been authorised.
     :param params: what every link carries on.
+    :param caller: who asks.
     :param where: further members of a task instance, such as ``run_id``.
     """
 
     def __init__(
-        self, session: Any, dag_ids: Sequence[str], params: Mapping[str, str], where: Mapping[str, Any] | None = None
+        self,
+        session: Any,
+        dag_ids: Sequence[str],
+        params: Mapping[str, str],
+        caller: Caller,
+        where: Mapping[str, Any] | None = None,
     ) -> None:
-        self._session, self._dag_ids, self._where = session, list(dag_ids), dict(where or {})
+        self._session, self._dag_ids, self._caller, self._where = session, list(dag_ids), caller, dict(where or {})
         self.params = params
         self._stores: dict[str, tuple[Store, Trust | None]] = {}
 
     def seen(self) -> Iterator[Seen | Unread]:
-        """Yield the manifests, newest first, each once."""
+        """Yield the manifests, the one that was shown last first, each once; its task is the first of that run to show it."""
         known: set[tuple[str, str]] = set()
-        for row in self._links():
-            found = manifest_of_link(_value(row))
-            if found is None or found in known:
-                continue
-            known.add(found)
-            try:
-                yield self._seen(row, *found)
-            except DeltaError as error:
-                yield Unread(None, f"{row.dag_id} {found[0][:12]}", error)
+        for _, rows in itertools.groupby(self._links(), lambda row: (row.dag_id, row.run_id)):
+            first: dict[tuple[str, str], Any] = {}
+            shown: dict[tuple[str, str], None] = {}
+            for row in rows:
+                found = manifest_of_link(_value(row))
+                if found is not None and found not in known:
+                    first.setdefault(found, row)
+                    shown.pop(found, None)
+                    shown[found] = None
+            known.update(first)
+            for found in reversed(shown):
+                try:
+                    yield self._seen(first[found], *found)
+                except DeltaError as error:
+                    yield Unread(None, f"{first[found].dag_id} {found[0][:12]}", error)
 
     def pairs(self) -> tuple[list[SeenPair], list[Unread]]:
         """Return the pairs of the newest manifests, the one with the newest first."""
@@ -57,7 +72,7 @@ class DagScope:
                 unread.append(one)
                 continue
             try:
-                pair = read_measured(one.store, one.manifest).manifest["pair"]
+                pair = measured_of(one).manifest["pair"]
             except DeltaError as error:
                 unread.append(Unread(one, one.manifest[:12], error))
                 continue
@@ -82,14 +97,20 @@ class DagScope:
                 return one.manifests
         return [seen]
 
-    def _links(self) -> Iterator[Any]:
-        from airflow.models.xcom import XComModel
-        from sqlalchemy import select
+    def around(self, seen: Seen) -> Around:
+        """Return approvals and asset events of the run that showed a manifest, as far as the caller may see them."""
+        return around_of(self._session, self._caller, seen)
 
+    def _links(self) -> Iterator[Any]:
+        """Yield the links of the run that left the newest one first, of each run in the order in which they were left."""
+        from airflow.models.xcom import XComModel
+        from sqlalchemy import func, select
+
+        newest = func.max(XComModel.timestamp).over(partition_by=(XComModel.dag_id, XComModel.run_id))
         query = (
             select(XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.map_index, XComModel.value)
             .where(XComModel.key == LINK_KEY, XComModel.dag_id.in_(self._dag_ids))
-            .order_by(XComModel.timestamp.desc(), XComModel.dag_run_id.desc(), XComModel.task_id, XComModel.map_index)
+            .order_by(newest.desc(), XComModel.dag_run_id.desc(), XComModel.timestamp, XComModel.map_index)
             .execution_options(yield_per=ROWS_AT_ONCE)
         )
         for name, value in self._where.items():

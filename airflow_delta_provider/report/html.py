@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import cache
 from html import escape
 from importlib import resources
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from airflow_delta_provider.core.ids import CATEGORIES
@@ -29,6 +30,7 @@ from airflow_delta_provider.report.visible import bare, plain
 RECORDS_SHOWN = 2_000
 TAIL_BYTES = 2**20
 _MARK = b',"sort_key":"'
+NO_LINKS: Mapping[str, str] = MappingProxyType({})
 
 
 def write_html(material: Material, file: BinaryIO, records_shown: int = RECORDS_SHOWN) -> None:
@@ -92,14 +94,16 @@ def _header(material: Material, name: str) -> Iterator[str]:
     yield "</ul></nav>\n</header>\n"
 
 
-def totals_html(material: Material) -> Iterator[str]:
-    """Yield the counts of all rows of both sides, and whether they add up."""
+def totals_html(material: Material, links: Mapping[str, str] = NO_LINKS) -> Iterator[str]:
+    """Yield the counts of all rows of both sides, and whether they add up; ``links`` lead to the records of a category."""
     manifest = material.manifest
     population, categories = manifest["population"], manifest["categories"]
     yield '<section aria-labelledby="totals">\n<h2 id="totals">Totals</h2>\n<ul class="tiles">'
     yield f"<li><strong>{population['unchanged']:,}</strong>unchanged</li>"
     for name in CATEGORIES:
-        yield f'<li><strong class="badge {name}">{categories[name]["records"]:,}</strong>{LABELS[name]}</li>'
+        count = categories[name]["records"]
+        strong = f'<strong class="badge {name}">' if count else "<strong>"
+        yield f"<li>{_linked(f'{strong}{count:,}</strong>{LABELS[name]}', links.get(name))}</li>"
     yield "</ul>\n"
     yield '<div class="scroll" tabindex="0" role="region" aria-label="Every row of both sides"><table>'
     yield "<caption>Every row that was read is in one line; each column adds up to the rows read.</caption>"
@@ -130,8 +134,8 @@ def totals_html(material: Material) -> Iterator[str]:
     yield "</tbody></table></div>\n</section>\n"
 
 
-def columns_html(material: Material) -> Iterator[str]:
-    """Yield how many values of each column diverged, or were equal only by a rule."""
+def columns_html(material: Material, links: Mapping[str, str] = NO_LINKS) -> Iterator[str]:
+    """Yield how many values of each column diverged, or were equal only by a rule; ``links`` lead to its records."""
     yield '<section aria-labelledby="columns">\n<h2 id="columns">Columns</h2>\n'
     if material.sweep:
         yield "<p>A sweep compares row digests: which column changed is not known.</p>\n</section>\n"
@@ -141,10 +145,14 @@ def columns_html(material: Material) -> Iterator[str]:
     for name, kind in material.schema["key"]:
         yield f'<tr><th scope="row">{plain(name)}</th><td>{_type(kind)} (key)</td><td class="n">–</td><td class="n">–</td></tr>'
     for name, diverged, tolerated in material.summary["columns"]:
-        count = f'<span class="bad">{diverged:,}</span>' if diverged else "0"
+        count = _linked(f'<span class="bad">{diverged:,}</span>', links.get(name)) if diverged else "0"
         kind = _type(material.types[name])
         yield f'<tr><th scope="row">{plain(name)}</th><td>{kind}</td><td class="n">{count}</td><td class="n">{tolerated:,}</td></tr>'
     yield "</tbody></table></div>\n</section>\n"
+
+
+def _linked(html: str, link: str | None) -> str:
+    return f'<a href="{link}">{html}</a>' if link else html
 
 
 def _type(kind: Any) -> str:

@@ -24,6 +24,9 @@
   document.addEventListener("keydown", (event) => {
     const typing = event.target instanceof Element && event.target.matches("input, select, textarea");
     const search = document.querySelector("[data-search]");
-    if (event.key === "/" && !typing && search) { event.preventDefault(); search.focus(); }
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/" && search) { event.preventDefault(); search.focus(); }
+    const page = { n: "a[rel=next]", p: "a[rel=prev]" }[event.key];
+    if (page) document.querySelector(page)?.click();
   });
 })();

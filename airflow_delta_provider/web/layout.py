@@ -49,8 +49,10 @@ def origin_html(seen: Seen) -> str:
     path = f"../dags/{parts[0]}/runs/{parts[1]}/tasks/{parts[2]}"
     if origin["map_index"] != "-1":
         path += f"/mapped/{origin['map_index']}"
-    text = f"{plain(origin['dag_id'])} · {plain(origin['run_id'])} · {plain(origin['task_id'])}"
-    return f'<a href="{escape(path)}" data-airflow="1">{text}</a>'
+    return (
+        f'<a href="{escape(path)}" data-airflow="1">{plain(origin["task_id"])}</a> '
+        f'<span class="soft">of {plain(origin["dag_id"])}, run {plain(origin["run_id"])}</span>'
+    )
 
 
 def crumbs(links: Sequence[tuple[str, str]]) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from airflow_delta_provider.core import jsonc
 from airflow_delta_provider.core.ids import CATEGORIES
 from airflow_delta_provider.report.html import columns_html, totals_html
 from airflow_delta_provider.report.html_facts import (
@@ -20,71 +18,84 @@ from airflow_delta_provider.report.html_records import LABELS
 from airflow_delta_provider.report.visible import plain
 from airflow_delta_provider.web.answers import Answer, page
 from airflow_delta_provider.web.layout import crumbs, href, manifest_href, origin_html, verdict_html
+from airflow_delta_provider.web.next_step import Told, earlier_html, filter_links, next_step, patches_html
 from airflow_delta_provider.web.opened import Opened
-from airflow_delta_provider.web.patches import APPLIED, BEGUN, PatchState
 from airflow_delta_provider.web.records import Found
 from airflow_delta_provider.web.records_page import form_html, list_html
 from airflow_delta_provider.web.scope import Scope
 from airflow_delta_provider.web.strips import ANY, strip_of
-from airflow_delta_provider.web.trend import Step, pair_id_of
+from airflow_delta_provider.web.trend import pair_id_of
 
+SIGNED = {
+    "trusted": '<span class="good">signed by a trusted key</span>',
+    "unsigned": "not signed",
+    "unchecked": "signed, unchecked",
+    "untrusted": '<span class="bad">signed by no trusted key</span>',
+    "invalid": '<span class="bad">the signature does not hold</span>',
+}
+"""The short form of what the section Evidence says."""
 DOWNLOADS = {"jsonl": "JSON Lines", "csv": "CSV", "html": "HTML", "sql": "SQL"}
+RECORDS_SHOWN = 10
+SECTIONS = (
+    "totals", "columns", "where", "records", "patches", "rules", "schema", "evidence", "contract", "run",
+)  # fmt: skip
 
 
-def manifest_page(scope: Scope, opened: Opened, step: Step, patches: list[PatchState], first: Found | None) -> Answer:
+def manifest_page(scope: Scope, opened: Opened, told: Told, first: Found | None) -> Answer:
     """Return the page; ``first`` holds the first records, None where there are none to show."""
     pair = opened.material.manifest["pair"]
-    return page(f"{pair['name']}: delta manifest", "".join(_page(scope, opened, step, patches, first)))
+    return page(f"{pair['name']}: delta manifest", "".join(_page(scope, opened, told, first)))
 
 
-def _page(scope: Scope, opened: Opened, step: Step, patches: list[PatchState], first: Found | None) -> Iterator[str]:
+def _page(scope: Scope, opened: Opened, told: Told, first: Found | None) -> Iterator[str]:
     material = opened.material
-    pair = material.manifest["pair"]
-    pair_link = href("pair", {"pair": pair_id_of(material.manifest)}, scope.params, opened.seen.params)
-    yield crumbs([("All pairs", href("pairs", scope.params)), (pair["name"], pair_link), ("Manifest", "")])
-    yield f'<main id="main" tabindex="-1">\n<h1>{plain(pair["name"])}: {plain(pair["source"])} → {plain(pair["target"])}</h1>\n'
-    yield f'<p class="verdict">{verdict_html(step)}</p>\n<p>{_next(opened, step, patches)}</p>\n'
-    yield from bound_html(material)
-    yield f'<p class="soft">Manifest <span class="digest">{material.manifest_id}</span>'
-    yield f" · {origin_html(opened.seen)}</p>\n" if opened.seen.origin else "</p>\n"
-    yield _downloads(scope, opened)
-    yield from totals_html(material)
-    yield from columns_html(material)
-    yield from _where(opened)
-    yield '<section aria-labelledby="records">\n<h2 id="records">Records</h2>\n'
-    if first is None:
-        why = {"counts": "The contract publishes counts only.", "retired": "The body was retired; its log says so."}
-        yield f"<p>{why[material.no_body]}</p>\n"
-    else:
-        yield form_html(scope, opened)
-        yield from list_html(scope, opened, first)
-    yield "</section>\n"
+    yield from _head(scope, opened, told)
+    categories, columns = filter_links(scope, opened)
+    yield from totals_html(material, categories)
+    yield from columns_html(material, columns)
+    yield from _where(scope, opened)
+    yield from _records(scope, opened, first)
+    yield from patches_html(told)
     yield from rules_html(material)
     yield from structure_html(material)
-    yield from patches_html(patches)
     yield from evidence_html(material)
     yield from contract_html(material)
     yield from run_html(material)
     yield "</main>\n"
 
 
-def _next(opened: Opened, step: Step, patches: list[PatchState]) -> str:
-    """Return what a person may do next, in one sentence."""
-    if any(patch.state == BEGUN for patch in patches):
-        return "A patch was begun and has no ledger: run it again, it goes on where it stopped."
-    if any(patch.state == APPLIED and patch.takes_back is None for patch in patches):
-        return "A patch was applied. The next reconciliation, or the newest manifest of this pair, tells whether the sides are equal now."
-    if not step.records:
-        return "Nothing is to be done about the rows that were compared."
-    if opened.material.sweep:
-        return "These are the changes since the last sweep."
-    most = max(opened.material.summary["columns"], key=lambda one: one[1], default=None)
-    if most is not None and most[1]:
-        return (
-            f"Most values diverge in column <strong>{plain(most[0])}</strong> ({most[1]:,}): look at its records below, "
-            "decide whether a rule should make them equal, or repair the target with a patch."
-        )
-    return "Rows are missing on one side: look at where they lie in the key space, then load them or repair the target with a patch."
+def _head(scope: Scope, opened: Opened, told: Told) -> Iterator[str]:
+    """Yield what is to be seen at once: whether the sides agree, what to do, and who says so."""
+    material = opened.material
+    pair, seen = material.manifest["pair"], opened.seen
+    pair_link = href("pair", {"pair": pair_id_of(material.manifest)}, scope.params, seen.params)
+    yield crumbs([("All pairs", href("pairs", scope.params)), (pair["name"], pair_link), ("Manifest", "")])
+    yield f'<main id="main" tabindex="-1">\n<h1>{plain(pair["name"])}: {plain(pair["source"])} → {plain(pair["target"])}</h1>\n'
+    rows = [material.manifest["population"][side]["rows"] for side in ("source", "target")]
+    yield f'<p class="verdict">{verdict_html(told.step)}</p>\n'
+    yield f'<p class="soft">{rows[0]:,} rows of the source, {rows[1]:,} of the target.</p>\n'
+    yield from bound_html(material)
+    yield from earlier_html(scope, told)
+    yield f'<p class="next">{next_step(scope, opened, told)}</p>\n'
+    yield f'<p class="soft">Manifest <span class="digest">{material.manifest_id}</span>, {SIGNED[material.signature.status]}.'
+    yield f" Task {origin_html(seen)}.</p>\n" if seen.origin else "</p>\n"
+    for event in told.around.events:
+        link = f'<a href="{event.path}" data-airflow="1">{plain(event.asset)}</a>'
+        yield f'<p class="soft">Other Dags were told by an event of the asset {link}, {plain(event.at)}.</p>\n'
+    yield _downloads(scope, opened)
+    yield '<nav aria-label="Sections"><ul>'
+    yield "".join(f'<li><a href="#{name}">{name.capitalize()}</a></li>' for name in SECTIONS) + "</ul></nav>\n"
+
+
+def _records(scope: Scope, opened: Opened, first: Found | None) -> Iterator[str]:
+    yield '<section aria-labelledby="records">\n<h2 id="records">Records</h2>\n'
+    if first is None:
+        why = {"counts": "The contract publishes counts only.", "retired": "The body was retired; its log says so."}
+        yield f"<p>{why[opened.material.no_body]}</p>\n"
+    else:
+        yield form_html(scope, opened)
+        yield from list_html(scope, opened, first)
+    yield "</section>\n"
 
 
 def _downloads(scope: Scope, opened: Opened) -> str:
@@ -96,7 +107,7 @@ def _downloads(scope: Scope, opened: Opened) -> str:
     return f"<p>Download: {links}</p>\n"
 
 
-def _where(opened: Opened) -> Iterator[str]:
+def _where(scope: Scope, opened: Opened) -> Iterator[str]:
     yield '<section aria-labelledby="where">\n<h2 id="where">Where in the key space</h2>\n'
     placed = strip_of(opened)
     if placed is None:
@@ -105,83 +116,40 @@ def _where(opened: Opened) -> Iterator[str]:
     strip, exact = placed.strip, placed.at_once == 1
     used = [one for one in strip.slices if one.records]
     how = "each record is counted" if exact else f"{placed.at_once:,} records at a time count where the first one lies"
-    yield f'<p class="soft">From the first key that differs to the last, in {len(strip.slices)} equal slices; {how}.</p>\n'
-    yield f"{strip.svg()}\n"
+    most = max(one.records for one in used)
+    yield f'<p class="soft">From the first key that differs to the last, in {len(strip.slices)} equal slices; {how}. '
+    yield f"The highest bar is {most:,} {'record' if most == 1 else 'records'}.</p>\n{strip.svg()}\n"
     yield f'<p class="ends"><bdi>{plain(strip.label(used[0].first))}</bdi> <bdi>{plain(strip.label(used[-1].last))}</bdi></p>\n'
     labels = LABELS if exact else {ANY: "records"}
     yield '<details><summary>The same in numbers</summary><div class="scroll" tabindex="0" role="region" aria-label="Records by slice"><table><thead><tr>'
     yield '<th scope="col">first key</th><th scope="col">last key</th>'
     yield "".join(f'<th class="n" scope="col">{label}</th>' for label in labels.values()) + "</tr></thead><tbody>"
+    start = 0
     for one in used:
         counts = "".join(f'<td class="n">{one.counts.get(name, 0):,}</td>' for name in labels)
-        yield f"<tr><td>{plain(strip.label(one.first))}</td><td>{plain(strip.label(one.last))}</td>{counts}</tr>"
+        link = manifest_href(scope, opened.seen, "records", start=str(start))
+        yield f'<tr><td><a href="{link}">{plain(strip.label(one.first))}</a></td><td>{plain(strip.label(one.last))}</td>{counts}</tr>'
+        start += one.records
     yield "</tbody></table></div></details>\n</section>\n"
 
 
-def patches_html(patches: list[PatchState]) -> Iterator[str]:
-    """Yield what was done about the differences."""
-    yield '<section aria-labelledby="patches">\n<h2 id="patches">Patches</h2>\n'
-    if not patches:
-        yield "<p>No patch of this manifest was begun.</p>\n</section>\n"
-        return
-    yield '<div class="scroll" tabindex="0" role="region" aria-label="Patches"><table><thead><tr>'
-    for name in ("patch", "side", "rule", "state", "outcomes", "log entry"):
-        yield f'<th scope="col">{name}</th>'
-    yield "</tr></thead><tbody>"
-    for patch in patches:
-        outcomes = ", ".join(f"{count:,} {name}" for name, count in patch.outcomes.items() if count) or "–"
-        undoes = f'<br><span class="soft">takes back {patch.takes_back[:12]}</span>' if patch.takes_back else ""
-        kind = {BEGUN: "bad", APPLIED: "good"}.get(patch.state, "soft")
-        yield f'<tr><th scope="row"><span class="digest" title="{patch.patch_id}">{patch.patch_id[:12]}</span>{undoes}</th>'
-        yield f"<td>{patch.side}</td><td>{plain(patch.rule)}</td>"
-        yield f'<td><span class="{kind}">{patch.state}</span></td><td>{outcomes}</td><td>{patch.seq}</td></tr>'
-    yield "</tbody></table></div>\n"
-    for patch in patches:
-        if patch.listed is not None:
-            yield from _listed_html(patch, patch.listed)
-    yield "</section>\n"
-
-
-def _listed_html(patch: PatchState, listed: dict[str, Any]) -> Iterator[str]:
-    """Yield the records that a patch left, as its ledger's sidecar lists them."""
-    rows = [("conflict", row) for row in listed["conflicts"]] + [("skipped", row) for row in listed["skipped"]]
-    if not rows:
-        return
-    title = f"Records that patch {patch.patch_id[:12]} left"
-    yield f'<details><summary>{title} ({len(rows):,} shown)</summary><div class="scroll" tabindex="0" role="region"'
-    yield f' aria-label="{title}"><table><thead><tr>'
-    yield "".join(f'<th scope="col">{name}</th>' for name in ("outcome", "key", "reason", "before", "wanted"))
-    yield "</tr></thead><tbody>"
-    for outcome, row in rows:
-        key = ", ".join("NULL" if part is None else str(part) for part in row["key"])
-        cells = "".join(f"<td>{_cells_html(row, part)}</td>" for part in ("before", "wanted"))
-        yield f'<tr><td>{outcome}</td><th scope="row"><bdi>{plain(key)}</bdi></th><td>{plain(row["reason"] or "")}</td>'
-        yield f"{cells}</tr>"
-    yield "</tbody></table></div></details>\n"
-
-
-def _cells_html(row: dict[str, Any], part: str) -> str:
-    if row.get(part) is None:
-        return "no row" if row.get("columns") else "–"
-    pairs = zip(row["columns"], row[part], strict=True)
-    return "<br>".join(f"{plain(name)} = <bdi>{plain(jsonc.dumps(value).decode())}</bdi>" for name, value in pairs)
-
-
-def manifest_document(opened: Opened, step: Step, patches: list[PatchState]) -> dict[str, object]:
+def manifest_document(opened: Opened, told: Told) -> dict[str, object]:
     """Return the JSON form of all that the page tells of a manifest, without records."""
     material = opened.material
     placed = strip_of(opened)
     used = [] if placed is None else [one for one in placed.strip.slices if one.records]
     slices = [{"counts": one.counts, "first": one.first.hex(), "last": one.last.hex()} for one in used]
     return {
-        **step.document(),
+        **told.step.document(),
+        "approvals": [approval.document() for approval in told.around.approvals],
+        "asset_events": [event.document() for event in told.around.events],
         "categories": {name: material.manifest["categories"][name]["records"] for name in CATEGORIES},
         "contract": material.contract,
         "document": material.manifest,
         "key_space": {"exact": placed is None or placed.at_once == 1, "slices": slices},
         "log": {"entries": len(material.entries), "seq": material.seqs},
         "no_body": material.no_body or None,
-        "patches": [patch.document() for patch in patches],
+        "patches": [patch.document() for patch in told.patches],
         "schema": material.schema,
         "sidecar": material.sidecar,
         "signature": material.signature.document(),

@@ -16,6 +16,7 @@ from airflow_delta_provider.core.store.published import all_sidecars
 from airflow_delta_provider.report.material import Material
 
 BEGUN, APPLIED, TAKEN_BACK = "begun", "applied", "taken back"
+TIME_CHARS = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,13 @@ class PatchState:
     seq: int
     takes_back: str | None = None
     listed: dict[str, Any] | None = None
+    approved: str = ""
+    """Who approved it and when, as the sidecar of its ledger says; empty where none does."""
 
     def document(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {
+            "approved": self.approved or None,
             "checkpoint": self.checkpoint,
             "ledger": self.ledger,
             "listed": self.listed,
@@ -74,24 +78,37 @@ def patches_of(material: Material) -> list[PatchState]:
         rule = " ".join(part for part in (header["rule"]["name"], header["rule"]["column"]) if part)
         undoes = undone.get(patch_id) if header["rule"]["name"] == ROLLBACK_RULE else None
         ledger_id = None if ledger is None else ledger[0]
-        listed = views.get(ledger_id or "")
+        listed, approved = views.get(ledger_id or "", (None, ""))
         found.append(
-            PatchState(patch_id, header["side"], rule, state, outcomes, digest, ledger_id, seq, undoes, listed)
+            PatchState(
+                patch_id, header["side"], rule, state, outcomes, digest, ledger_id, seq, undoes, listed, approved
+            )
         )
     return found
 
 
-def _views(material: Material, ledgers: dict[str, tuple[int, documents.Document]]) -> dict[str, dict[str, Any]]:
-    """Return what the newest sidecar of each ledger lists of its records."""
+def _views(
+    material: Material, ledgers: dict[str, tuple[int, documents.Document]]
+) -> dict[str, tuple[dict[str, Any] | None, str]]:
+    """Return what the newest sidecars of each ledger list of its records, and whom they name as its approver."""
     first = min((seq for seq, _ in ledgers.values()), default=None)
     if first is None:
         return {}
     later = [entry for entry in material.entries if entry.seq > first]
-    return {
-        str(sidecar["for"]): sidecar["ledger_view"]
-        for _, sidecar in all_sidecars(material.store, later)
-        if sidecar.get("for") in ledgers and isinstance(sidecar.get("ledger_view"), dict)
-    }
+    found: dict[str, tuple[dict[str, Any] | None, str]] = {}
+    for _, sidecar in all_sidecars(material.store, later):
+        ledger, listed = str(sidecar.get("for")), sidecar.get("ledger_view")
+        if ledger in ledgers:
+            before, approved = found.get(ledger, (None, ""))
+            found[ledger] = (listed if isinstance(listed, dict) else before, _approval(sidecar) or approved)
+    return found
+
+
+def _approval(sidecar: dict[str, Any]) -> str:
+    approval = sidecar.get("approval")
+    if not isinstance(approval, dict) or not isinstance(approval.get("by"), dict):
+        return ""
+    return f"{approval['by'].get('name') or approval['by'].get('id', '')}, {str(approval.get('at', ''))[:TIME_CHARS]}"
 
 
 def _headers(material: Material, kind: str) -> Iterator[tuple[str, tuple[int, documents.Document]]]:

@@ -17,6 +17,12 @@ from airflow_delta_provider.web.records import SHOWN, Found, Query
 from airflow_delta_provider.web.scope import Scope
 from airflow_delta_provider.web.trend import pair_id_of
 
+KEYS = (
+    '<p class="soft">Keys: <kbd class="key">/</kbd> search, <kbd class="key">n</kbd> next records, '
+    '<kbd class="key">p</kbd> records before.</p>\n'
+)
+REL = {"": "", "next": ' rel="next"', "prev": ' rel="prev"'}
+
 
 def records_page(scope: Scope, opened: Opened, query: Query, found: Found) -> Answer:
     """Return the page of some records."""
@@ -112,15 +118,15 @@ def _paging(scope: Scope, opened: Opened, found: Found, query: Query) -> str:
     kept = {"category": query.category, "column": query.column}
     links = []
     if found.start > 0 or query.key:
-        links.append(("First records", manifest_href(scope, opened.seen, "records", **kept)))
+        links.append(("First records", "", manifest_href(scope, opened.seen, "records", **kept)))
     if found.start > 0 and not query.filtered:
         start = str(max(found.start - SHOWN, 0))
-        links.append(("Records before", manifest_href(scope, opened.seen, "records", start=start, **kept)))
+        links.append(("Records before", "prev", manifest_href(scope, opened.seen, "records", start=start, **kept)))
     if found.next is not None:
         text = "Next records" if found.scanned_all else "Look further"
-        links.append((text, manifest_href(scope, opened.seen, "records", start=str(found.next), **kept)))
-    items = "".join(f'<li><a href="{link}">{text}</a></li>' for text, link in links)
-    return f'<nav aria-label="Pages of records"><ul>{items}</ul></nav>\n' if items else ""
+        links.append((text, "next", manifest_href(scope, opened.seen, "records", start=str(found.next), **kept)))
+    items = "".join(f'<li><a{REL[rel]} href="{link}">{text}</a></li>' for text, rel, link in links)
+    return f'<nav aria-label="Pages of records"><ul>{items}</ul></nav>\n{KEYS}' if items else ""
 
 
 def record_page(

@@ -12,14 +12,21 @@ from airflow_delta_provider.engine.literals import key_literals
 from airflow_delta_provider.web.answers import Answer, json_answer, refusal
 from airflow_delta_provider.web.downloads import download
 from airflow_delta_provider.web.history import generations_of, met_in
-from airflow_delta_provider.web.manifest_page import manifest_document, manifest_page
+from airflow_delta_provider.web.manifest_page import RECORDS_SHOWN, manifest_document, manifest_page
+from airflow_delta_provider.web.next_step import Told
 from airflow_delta_provider.web.opened import Opened, open_manifest
 from airflow_delta_provider.web.pairs_page import pair_page, pairs_page
 from airflow_delta_provider.web.patches import patches_of
 from airflow_delta_provider.web.records import SHOWN, Query, find_records, record_at
 from airflow_delta_provider.web.records_page import record_page, records_page
-from airflow_delta_provider.web.scope import Scope, SeenPair, Unread
-from airflow_delta_provider.web.trend import pair_document, pair_id_of, steps_of
+from airflow_delta_provider.web.scope import Scope, Seen, SeenPair, Unread
+from airflow_delta_provider.web.trend import (
+    RECURRENCE_RECORDS_MAX,
+    pair_document,
+    pair_id_of,
+    steps_of,
+    with_latest_counted,
+)
 
 Parameters = Mapping[str, Sequence[str]]
 """The query of a request: each name with all its values, in order."""
@@ -56,7 +63,7 @@ def overview(scope: Scope, as_json: bool, title: str = "Reconciliations") -> Ans
     found = []
     for one in pairs:
         try:
-            found.append((one, steps_of(one.manifests)))
+            found.append((one, with_latest_counted(steps_of(one.manifests))))
         except DeltaError as error:
             unread.append(Unread(one.manifests[-1], one.pair["name"], error))
     if as_json:
@@ -67,7 +74,7 @@ def overview(scope: Scope, as_json: bool, title: str = "Reconciliations") -> Ans
 
 def _pair(scope: Scope, parameters: Parameters, as_json: bool) -> Answer:
     one = _find_pair(scope, _one(parameters, "pair"), _one(parameters, "store"))
-    steps = steps_of(one.manifests, recurrence=True)
+    steps = steps_of(one.manifests, RECURRENCE_RECORDS_MAX)
     return json_answer(pair_document(one, steps)) if as_json else pair_page(scope, one, steps)
 
 
@@ -84,15 +91,16 @@ def _manifest(scope: Scope, parameters: Parameters, as_json: bool) -> Answer:
     return show_manifest(scope, _one(parameters, "manifest"), as_json)
 
 
-def show_manifest(scope: Scope, manifest_id: str, as_json: bool = False) -> Answer:
-    """Return one manifest."""
+def show_manifest(scope: Scope, manifest_id: str, as_json: bool = False, earlier: Sequence[Seen] = ()) -> Answer:
+    """Return one manifest; ``earlier`` are those of its pair that its run published before."""
     opened = open_manifest(scope.find(manifest_id))
-    (step,) = steps_of([opened.seen])
-    patches = patches_of(opened.material)
+    *before, step = steps_of([*earlier, opened.seen])
+    settled = [(one, patches_of(open_manifest(one.seen).material)) for one in before]
+    told = Told(step, patches_of(opened.material), scope.around(opened.seen), settled)
     if as_json:
-        return json_answer(manifest_document(opened, step, patches))
-    first = None if opened.index is None else find_records(opened, Query())
-    return manifest_page(scope, opened, step, patches, first)
+        return json_answer(manifest_document(opened, told))
+    first = None if opened.index is None else find_records(opened, Query(count=RECORDS_SHOWN))
+    return manifest_page(scope, opened, told, first)
 
 
 def _records(scope: Scope, parameters: Parameters, as_json: bool) -> Answer:

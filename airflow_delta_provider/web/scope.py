@@ -52,6 +52,42 @@ class Unread:
     error: DeltaError
 
 
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A person's answer about a patch. Shape: ``path`` leads to the question; ``chosen`` is empty while it waits."""
+
+    task_id: str
+    path: str
+    chosen: str = ""
+    by: str = ""
+    at: str = ""
+
+    def document(self) -> dict[str, str | None]:
+        """Return the JSON form."""
+        return {"at": self.at or None, "by": self.by or None, "chosen": self.chosen or None, "task_id": self.task_id}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An asset event that told other Dags of a manifest. Shape: ``path`` leads to the asset."""
+
+    asset: str
+    path: str
+    at: str
+
+    def document(self) -> dict[str, str]:
+        """Return the JSON form."""
+        return {"asset": self.asset, "at": self.at}
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What the host knows of the run that showed a manifest, as far as the caller may see it; nothing outside Airflow."""
+
+    approvals: Sequence[Approval] = ()
+    events: Sequence[Event] = ()
+
+
 class Scope(Protocol):
     """Everything that one caller may see. Whatever is not in it is answered as if it did not exist."""
 
@@ -67,6 +103,9 @@ class Scope(Protocol):
 
     def siblings(self, seen: Seen, pair_id: str) -> Sequence[Seen]:
         """Return the manifests of a pair that the caller may see, oldest first."""
+
+    def around(self, seen: Seen) -> Around:
+        """Return what the host knows of the run that showed a manifest."""
 
 
 class StoreScope:
@@ -101,6 +140,10 @@ class StoreScope:
     def siblings(self, seen: Seen, pair_id: str) -> Sequence[Seen]:
         """Return the newest manifests of a pair, oldest first."""
         return self._published(pair_id)
+
+    def around(self, seen: Seen) -> Around:
+        """Return nothing: a store has no host."""
+        return Around()
 
     def _published(self, pair_id: str) -> list[Seen]:
         newest: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,8 @@ from airflow_delta_provider.web.scope import Seen, SeenPair
 
 RECURRENCE_RECORDS_MAX = 50_000
 """Records of one manifest up to which recurring differences are told from new ones."""
+OVERVIEW_RECORDS_MAX = 5_000
+"""The same on the page of all pairs, where many are counted at once."""
 EQUAL, DIFFERENT = "equal", "different"
 
 
@@ -53,7 +55,7 @@ class Step:
         population = self.measured.manifest["population"]
         said = ["only a part of the key space"] if self.partial else []
         if self.findings:
-            said.append(f"{self.findings:,} schema findings")
+            said.append(f"{self.findings:,} schema {'finding' if self.findings == 1 else 'findings'}")
         aside = [sum(population[side][name] for side in ("source", "target")) for name in ("null_key", "duplicate_key")]
         if sum(aside):
             said.append(f"{sum(aside):,} rows set aside for their key")
@@ -78,21 +80,35 @@ class Step:
         }
 
 
-def steps_of(manifests: Sequence[Seen], recurrence: bool = False) -> list[Step]:
-    """Return the steps of a pair, oldest first."""
+def steps_of(manifests: Sequence[Seen], records_max: int = 0) -> list[Step]:
+    """Return the steps of a pair, oldest first; recurring records are counted up to so many in a manifest."""
     steps: list[Step] = []
     for seen in manifests:
-        key = (seen.store.uri, seen.store_id, seen.manifest)
-        measured = _MEASURED.get(key, partial(read_measured, seen.store, seen.manifest))
-        step = Step(seen, measured)
-        if recurrence and steps:
-            step = Step(seen, measured, _recurring(steps[-1], step))
+        step = Step(seen, measured_of(seen))
+        if records_max and steps:
+            step = Step(seen, step.measured, _recurring(steps[-1], step, records_max))
         steps.append(step)
     return steps
 
 
-def _recurring(before: Step, step: Step) -> int | None:
-    if max(before.records, step.records) > RECURRENCE_RECORDS_MAX:
+def with_latest_counted(steps: list[Step]) -> list[Step]:
+    """Return the steps with recurring records counted in the newest alone: many pairs are shown at once."""
+    if len(steps) < 2:
+        return steps
+    *before, newest = steps
+    return [*before, replace(newest, recurring=_recurring(before[-1], newest, OVERVIEW_RECORDS_MAX))]
+
+
+def measured_of(seen: Seen) -> Measured:
+    """Return what a trend looks at, kept for the next request. Raises: what ``read_measured`` raises."""
+    key = (seen.store.uri, seen.store_id, seen.manifest)
+    return _MEASURED.get(key, partial(read_measured, seen.store, seen.manifest))
+
+
+def _recurring(before: Step, step: Step, records_max: int) -> int | None:
+    if not before.records or not step.records:
+        return 0
+    if max(before.records, step.records) > records_max:
         return None
     key = (step.seen.store.uri, before.seen.manifest, step.seen.manifest)
     return _RECURRING.get(key, lambda: _count_recurring(before.seen, step.seen))
@@ -124,5 +140,5 @@ def pair_id_of(manifest: documents.Document) -> str:
     return documents.pair_id(**manifest["pair"])
 
 
-_MEASURED = Recent(256)
+_MEASURED = Recent(1024)
 _RECURRING = Recent(1024)

@@ -92,8 +92,10 @@ def test_an_assets_event_carries_digest_verdict_and_counts(world):
 
     run = run_dag(reconcile_dag("publishes", outlets=[manifest_asset("orders")]))
     (event,) = settings.Session().query(AssetEvent).filter_by(source_dag_id="publishes").all()
+    digest = run.returned[("reconcile.merge", -1)]
     assert event.extra == {
-        "digest": run.returned[("reconcile.merge", -1)],
+        "digest": digest,
+        "page": f"/delta/manifest?manifest={digest}&dag_id=publishes&store=delta_store_default",
         "verdict": "different",
         "counts": {
             "records": 10,

@@ -98,6 +98,8 @@ def test_a_person_sees_counts_and_a_link_and_no_values(manifest):
     assert "| insert | 1 |" in text
     assert "| delete | 1 |" in text
     assert f"/delta/manifest?manifest={manifest}&dag_id=dag&store=delta_store_default" in text
+    statements = [line for line in text.splitlines() if line.startswith("- `")]
+    assert [line.split('"')[0] for line in statements] == ["- ` DELETE FROM ", "- ` UPDATE ", "- ` INSERT INTO "]
     assert "secret" not in text
 
 

@@ -40,6 +40,14 @@ class Site:
     def click(self, text: str) -> None:
         self.driver.find_element("link text", text).click()
 
+    def wait_until(self, told: str) -> None:
+        from selenium.common.exceptions import WebDriverException
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, 30, ignored_exceptions=[WebDriverException]).until(
+            lambda _: told in self.text("[role=status]")
+        )
+
     def wait_for(self, selector: str) -> Any:
         from selenium.webdriver.support.ui import WebDriverWait
 
@@ -90,6 +98,7 @@ def test_from_all_pairs_to_one_record(site):
     look(site.driver, 1280, "light")
     site.open("pairs")
     assert "3,001 rows differ" in site.text("tbody")
+    assert "3,000 recurring, 1 new" in site.text("tbody")
     site.click("orders")
     cells = [cell.text for cell in site.driver.find_elements("css selector", "tbody tr:first-child td")]
     assert cells[4:6] == ["3,000", "1"]
@@ -111,7 +120,7 @@ def test_from_all_pairs_to_one_record(site):
 
 
 def test_everything_can_be_reached_by_keyboard(site):
-    """The slash leads to the search, Enter finds; what is focused is outlined."""
+    """The slash leads to the search, Enter finds; n and p turn pages, but not while somebody types."""
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
@@ -124,6 +133,13 @@ def test_everything_can_be_reached_by_keyboard(site):
     assert "id = 9999" in site.text(".record summary")
     site.driver.find_element("css selector", "body").send_keys(Keys.TAB)
     assert site.driver.switch_to.active_element.get_attribute("class") == "skip"
+    site.open("records", manifest=site.manifest)
+    site.wait_for("#key0").send_keys("n")
+    assert "Records 0 to 49" in site.text("[role=status]")
+    site.open("records", manifest=site.manifest)
+    for key, told in (("n", "Records 50 to 99"), ("n", "Records 100 to 149"), ("p", "Records 50 to 99")):
+        site.driver.find_element("css selector", "body").send_keys(key)
+        site.wait_until(told)
 
 
 def test_markup_and_a_megabyte_show_as_text(site):
