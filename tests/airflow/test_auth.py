@@ -2,108 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+import html
+import re
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import pytest
-from airflow_runs import connection_text, run_dag, write_table
+from airflow_runs import connection_text
+from airflow_site import BASE_PATH, SECRET, airflow_site
 
 pytestmark = [pytest.mark.usefixtures("metadata"), pytest.mark.slow]
-BOUNDS: dict[str, Any] = {"bounds": [[30], [60]]}
-
-
-def reconcile_dag(dag_id: str, name: str) -> Any:
-    from airflow.sdk import DAG
-
-    from airflow_delta_provider.task_groups import reconcile
-
-    spec = {
-        "name": name,
-        "source": {"conn_id": "old", "table": "orders", "label": "old:orders"},
-        "target": {"conn_id": "new", "table": "orders", "label": "new:orders"},
-        "key": ["id"],
-        "shards": BOUNDS,
-    }
-    with DAG(dag_id) as dag:
-        reconcile(spec)
-    return dag
-
-
-@dataclass
-class Site:
-    """Airflow's API with two Dags that published a manifest each, over stores of one connection."""
-
-    client: Any
-    app: Any
-    manifest: str
-    other: str
-    run_id: str
-    pair_id: str
-
-    def token(self, role: str | None) -> str:
-        """Return a token of a user who has a role, or none."""
-        from airflow.api_fastapi.app import get_auth_manager
-        from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-
-        return str(get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=f"a-{role}", role=role)))
-
-    def get(self, path: str, role: str | None = "viewer", **query: str) -> Any:
-        """Ask as a user."""
-        return self.client.get(path, params=query, headers={"Authorization": f"Bearer {self.token(role)}"})
-
-    def query(self, path: str) -> dict[str, str]:
-        """Return a query that a route answers with 200."""
-        members = {"dag_id": "orders", "run_id": self.run_id, "task_id": "reconcile.merge", "map_index": "{MAP_INDEX}"}
-        more = {"manifest": self.manifest, "record": "0", "to": "jsonl", "pair": self.pair_id}
-        return {} if "reconciliations" in path else {**members, **more}
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, metadata: None) -> Any:
-    """An API server with the plugin, and what two Dags published."""
-    from airflow.api_fastapi.app import create_app
-    from fastapi.testclient import TestClient
-
-    from airflow_delta_provider.core import documents
-    from airflow_delta_provider.core.store import blobs, open_store
-
-    folder: Path = tmp_path_factory.mktemp("site")
-    write_table(folder / "old.db", [(number, number, "<script>alert(1)</script>") for number in range(90)])
-    write_table(folder / "new.db", [(number, number, "x" * 1_000_000 if number == 7 else "y") for number in range(90)])
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("old", "new"):
-            conn = connection_text(conn_type="sqlite", host=str(folder / f"{name}.db"))
-            patch.setenv(f"AIRFLOW_CONN_{name.upper()}", conn)
-        store = connection_text(conn_type="delta_store", host=(folder / "store").as_uri())
-        patch.setenv("AIRFLOW_CONN_DELTA_STORE_DEFAULT", store)
-        patch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin")
-        runs = [run_dag(reconcile_dag("orders", "orders")), run_dag(reconcile_dag("secrets", "secrets"))]
-        ours, other = (str(run.returned[("reconcile.merge", -1)]) for run in runs)
-        pair = documents.parse_manifest(blobs.get_blob(open_store(str(folder / "store")), ours))["pair"]
-        app = create_app(apps="core")
-        mounted = next(route.app for route in app.routes if getattr(route, "path", "") == "/delta")
-        with TestClient(app) as client:
-            yield Site(client, mounted, ours, other, run_id_of("orders"), documents.pair_id(**pair))
-
-
-def run_id_of(dag_id: str) -> str:
-    from airflow import settings
-    from airflow.models.dagrun import DagRun
-
-    return str(settings.Session().query(DagRun).filter_by(dag_id=dag_id).order_by(DagRun.id.desc()).first().run_id)
-
-
-def paths(site: Site) -> list[str]:
-    """Return every route of the app, found in the app itself, so that a new one is in the table at once."""
-    return sorted(f"/delta{route.path}" for route in site.app.routes)
+    """An API server with the plugin, and what three Dags published."""
+    with airflow_site(tmp_path_factory.mktemp("site")) as found:
+        yield found
 
 
 def test_the_routes_are_these(site):
     """No documentation, no schema, no static files: each route is a page or its JSON."""
     names = ["download", "manifest", "manifest.json", "pair", "pair.json", "pairs", "pairs.json", "reconciliations",
              "reconciliations.json", "record", "record.json", "records", "records.json", "run", "task"]  # fmt: skip
-    assert paths(site) == [f"/delta/{name}" for name in names]
+    assert site.paths() == [f"{BASE_PATH}/delta/{name}" for name in names]
     assert all(route.methods == {"GET"} for route in site.app.routes)
 
 
@@ -125,7 +47,7 @@ def test_every_route_asks_who_and_whether(site, caller, status):
     import jwt
 
     forged = jwt.encode({"sub": "admin", "role": "ADMIN", "exp": 2_000_000_000}, "k" * 64, "HS512")
-    for path in paths(site):
+    for path in site.paths():
         headers: dict[str, str] = {}
         cookies: dict[str, str] = {}
         if caller in ("garbage", "forged"):
@@ -146,14 +68,14 @@ def test_every_route_asks_who_and_whether(site, caller, status):
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "HEAD"])
 def test_nothing_can_be_done_here(site, method):
     """The pages read; an administrator has no more to do here than a viewer."""
-    for path in paths(site):
+    for path in site.paths():
         headers = {"Authorization": f"Bearer {site.token('admin')}"}
         assert site.client.request(method, path, params=site.query(path), headers=headers).status_code == 405
 
 
 def test_a_route_without_a_dag_answers_nothing(site):
     """Airflow takes a missing Dag for all Dags; here it is a mistake, and so are two."""
-    for path in paths(site):
+    for path in site.paths():
         if "reconciliations" in path:
             continue
         query = site.query(path)
@@ -192,13 +114,13 @@ def test_a_user_of_one_dag_sees_that_dag_alone(site, monkeypatch):
 
 def test_every_answer_forbids_what_a_page_does_not_need(site):
     """Whatever a cell holds, a browser neither runs nor loads it, nor keeps it."""
-    for path in paths(site):
+    for path in site.paths():
         found = site.get(path, **site.query(path))
         policy = found.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
         assert (found.headers["x-content-type-options"], found.headers["cache-control"]) == ("nosniff", "no-store")
-    refused = site.client.get("/delta/pairs", params={"dag_id": "orders"})
+    refused = site.client.get(f"{BASE_PATH}/delta/pairs", params={"dag_id": "orders"})
     assert refused.headers["cache-control"] == "no-store"
 
 
@@ -208,6 +130,73 @@ def test_values_show_as_text_and_long_ones_cut(site):
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.replace("<mark>", "").replace("</mark>", "")
     assert page.count("<script>") == 1
     assert len(page) < 200_000
+
+
+def test_masked_columns_stay_masked_on_every_route(site):
+    """One page or one download that shows what the contract masks makes the masking worthless."""
+    for path in site.paths():
+        for form in ("jsonl", "csv", "html", "sql") if path.endswith("download") else ("",):
+            found = site.get(path, **{**site.query(path, "masked"), "to": form})
+            assert (path, form, found.status_code) == (path, form, 200)
+            assert (path, form, SECRET in found.text) == (path, form, False)
+    assert "keyed digest" in site.get("/delta/records", **site.query("records", "masked")).text
+
+
+def test_everything_works_below_a_base_path(site):
+    """Airflow behind a proxy has a path of its own: a link that leaves it leads nowhere, and so does a form."""
+    for path in site.paths():
+        found = site.get(path, **site.query(path))
+        assert (path, found.status_code) == (path, 200)
+        if "html" in found.headers["content-type"]:
+            links = re.findall(r'(?:href|action|src)="([^"#][^"]*)"', found.text)
+            reached = {urlsplit(urljoin(f"http://host{path}", html.unescape(link))).path for link in links}
+            assert (path, [one for one in reached if not one.startswith(f"{BASE_PATH}/")]) == (path, [])
+            assert links
+
+
+def test_a_manifest_leads_to_its_task_and_its_asset(site):
+    """Where it came from and who was told; the task is the one that published it, the asset one that may be seen."""
+    page = site.get("/delta/manifest", **site.query("manifest")).text
+    assert (
+        f"../dags/orders/runs/{site.runs['orders'].replace(':', '%3A').replace('+', '%2B')}/tasks/reconcile.merge"
+        in page
+    )
+    assert 'href="../assets/' in page
+    found = site.get("/delta/manifest.json", **site.query("manifest.json")).json()
+    assert [one["asset"] for one in found["asset_events"]] == ["delta-manifest delta_store_default orders"]
+
+
+def test_what_waits_for_a_person_is_shown_to_whom_airflow_shows_it(site, monkeypatch):
+    """The page says what to do next; who may not see approvals or assets in Airflow does not see them here."""
+    from airflow import settings
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+    from airflow.models.hitl import HITLDetail
+    from airflow.models.taskinstance import TaskInstance
+
+    session = settings.Session()
+    asked = session.query(TaskInstance).filter_by(dag_id="orders", task_id="reconcile.plan").one()
+    body = f"see /delta/manifest?manifest={site.manifest}&dag_id=orders"
+    asked.state = "deferred"
+    session.add(HITLDetail(ti_id=asked.id, options=["Approve", "Reject"], subject="Apply?", body=body, params={}))
+    session.commit()
+    query = site.query("manifest")
+    assert "A patch waits for an approval" in site.get("/delta/manifest", **query).text
+    assert "/tasks/reconcile.plan/required_actions" in site.get("/delta/run", **query).text
+
+    manager = type(get_auth_manager())
+    allowed = manager.is_authorized_dag
+
+    def no_approvals(self: Any, *, access_entity: Any = None, **more: Any) -> bool:
+        return access_entity != DagAccessEntity.HITL_DETAIL and allowed(self, access_entity=access_entity, **more)
+
+    monkeypatch.setattr(manager, "is_authorized_dag", no_approvals)
+    monkeypatch.setattr(manager, "is_authorized_asset", lambda self, **details: False)
+    found = site.get("/delta/manifest.json", **site.query("manifest.json")).json()
+    assert (found["approvals"], found["asset_events"]) == ([], [])
+    page = site.get("/delta/manifest", **query).text
+    assert "waits for an approval" not in page
+    assert "../assets/" not in page
 
 
 def test_a_task_without_a_manifest_shows_those_of_its_run(site):
