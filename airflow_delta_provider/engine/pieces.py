@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,19 @@ def compare_piece(
     work: Work,
     clock: Clock,
     tell: Tell = silent,
+    rows: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, Any]:
-    """Compare one piece and store its raw comparison; return its result."""
+    """Compare one piece and store its raw comparison; return its result. ``rows`` is told how many were read so far."""
     started = clock()
+
+    def progress(source_rows: int, target_rows: int) -> None:
+        check_time(shard.plan, clock)
+        rows(source_rows + target_rows)
+
     if opened.shared.identity != shard.plan.identity:
         raise SideChangedError("the columns of a side changed between plan and read.")
     wait_until_quiet(opened, tell=tell, watch=lambda: check_time(shard.plan, clock))
+    began = clock()
     with (
         tempfile.TemporaryDirectory(prefix="delta-shard-") as folder,
         (Path(folder) / "shard.raw").open("w+b") as raw,
@@ -50,15 +57,25 @@ def compare_piece(
             reopen,
             piece,
             raw,
-            progress=lambda source_rows, target_rows: check_time(shard.plan, clock),
+            progress=progress,
             folder=folder,
             records_max=shard.plan.spec.limits.max_discrepancies,
         )
         raw.flush()
+        compared = clock()
         digest = work.put(raw)
+    read_ms = facts.get("read_ms", 0)
+    spent = {"read": read_ms, "compare": max(0, _ms(began, compared) - read_ms), "store": _ms(compared, clock())}
     note = _shard_note(started, clock(), [plain(opened.side(name).facts()) for name in SIDES])
     looks = {name: facts[name] for name in (*LOOKS, *FACTS) if name in facts}
-    return {"digest": digest, "population": facts["population"], "records": facts["records"], **note, **looks}
+    return {
+        "digest": digest,
+        "population": facts["population"],
+        "records": facts["records"],
+        "spent": spent,
+        **note,
+        **looks,
+    }
 
 
 def compared_whole(work: Work, shard: Shard, pieces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -73,6 +90,7 @@ def compared_whole(work: Work, shard: Shard, pieces: Sequence[Mapping[str, Any]]
         "population": add_populations([piece["population"] for piece in pieces]),
         "records": sum(piece["records"] for piece in pieces),
         "sides": next((piece["sides"] for piece in pieces if piece["sides"]), []),
+        "spent": spent_on(pieces),
         "started_ms": min(piece["started_ms"] for piece in pieces),
         **{name: sum(piece[name] for piece in pieces) for name in LOOKS if all(name in piece for piece in pieces)},
         **(
@@ -82,6 +100,19 @@ def compared_whole(work: Work, shard: Shard, pieces: Sequence[Mapping[str, Any]]
         ),
         **united_facts(pieces),
     }
+
+
+def spent_on(facts: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the milliseconds of each part of some work, added up."""
+    total: dict[str, int] = {}
+    for one in facts:
+        for part, ms in one.get("spent", {}).items():
+            total[part] = total.get(part, 0) + ms
+    return total
+
+
+def _ms(since: float, until: float) -> int:
+    return round((until - since) * 1000)
 
 
 def raws_of(work: Work, shard: Shard, comparison: str) -> list[str]:

@@ -37,6 +37,12 @@ class Stopwatch:
         return {part: round(self._spent_s[part] * 1000) for part in PARTS if part in self._spent_s}
 
 
+def profile_of(spent_ms: Mapping[str, int], merge_ms: int) -> dict[str, int]:
+    """Return the profile of a run in steps: milliseconds by part over all its tasks, in order."""
+    whole = {**spent_ms, "merge": merge_ms}
+    return {part: whole[part] for part in PARTS if part in whole}
+
+
 def profile_lines(profile: Mapping[str, int]) -> list[str]:
     """Return a profile as lines of text; pieces of a part stand under it."""
     return [

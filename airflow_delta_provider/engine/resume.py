@@ -45,6 +45,10 @@ class Results:
         found = self._result(f"build:{shard}") or self._finished(plan, shard, "part")
         return found if found is not None and found["comparison"] == comparison else None
 
+    def of_part(self, shard: str) -> dict[str, Any] | None:
+        """Return the result of building a shard, whatever it was built from; None where there is none."""
+        return self._read(self._path(_RESULT, f"build:{shard}"))
+
     def leave_plan(self, facts: Mapping[str, Any]) -> None:
         """Leave what was planned."""
         self._leave(PLANNED, facts)

@@ -43,12 +43,15 @@ from airflow_delta_provider.engine.pieces import (
     compared_whole,
     raws_of,
     shared_by,
+    spent_on,
 )
 from airflow_delta_provider.engine.planning import SIDES, grouped
+from airflow_delta_provider.engine.profile import profile_of
 from airflow_delta_provider.engine.proved import prove
 from airflow_delta_provider.engine.recheck import settled_form
 from airflow_delta_provider.engine.resume import Results
 from airflow_delta_provider.engine.skipped import TAKEN, Leaving, open_binary, pieces_under, ranges_under, rows_of, take
+from airflow_delta_provider.engine.told import Told, told_whole
 from airflow_delta_provider.engine.work import Plan, Shard, Work, read_shards, write_plan
 
 HOLES_SHOWN = 3
@@ -163,6 +166,7 @@ def compare(
             found[number] = one or take(work, shard, number, clock)
             if one is None and found[number] is not None and several:
                 results.leave_comparison(shard.digest, found[number] or {}, number)
+        told = Told(tell, shard, clock, sum(one is not None for one in found))
         spec = shard.plan.spec
         reopen = partial(open_sides, spec, open_side, hmac_key=key_of(spec))
         with ExitStack() as stack:
@@ -170,9 +174,10 @@ def compare(
             for number, piece in enumerate(shard.pieces):
                 if found[number] is not None:
                     continue
+                told.next_piece()
                 if opened is None:
                     opened = stack.enter_context(reopen())
-                found[number] = compare_piece(opened, reopen, shard, piece, work, clock, tell)
+                found[number] = compare_piece(opened, reopen, shard, piece, work, clock, tell, told.rows)
                 if several:
                     results.leave_comparison(shard.digest, found[number] or {}, number)
         whole = compared_whole(work, shard, [one for one in found if one is not None])
@@ -180,7 +185,7 @@ def compare(
     return Compared(whole["digest"], shard, whole["records"], whole["population"], reused, whole.get(TAKEN, 0))
 
 
-def build(shard_digest: str, comparison: str, work: Work) -> Built:
+def build(shard_digest: str, comparison: str, work: Work, *, clock: Clock = time.time) -> Built:
     """Build the sub-manifest of one shard from its raw comparison, and store it with its body and summary.
 
     Raises: InputShardError (DELTA_INPUT_SHARD) where the raw comparison is gone, cut, or of another shard; DiskLimitError.
@@ -189,6 +194,7 @@ def build(shard_digest: str, comparison: str, work: Work) -> Built:
     results = Results(work)
     found = results.of_build(shard.digest, shard.plan.digest, comparison)
     if found is None:
+        started = clock()
         with tempfile.TemporaryDirectory(prefix="delta-shard-") as folder:
             raws, shared = raws_of(work, shard, comparison), shared_by(work, shard.plan)
             subs = [
@@ -201,11 +207,14 @@ def build(shard_digest: str, comparison: str, work: Work) -> Built:
                 with body_path.open("w+b") as out:
                     merged = merge_manifests(inputs, out)
                 manifest, summary = merged.manifest, merged.summary
+            encoded = clock()
             with body_path.open("rb") as body:
                 work.put(body)
             work.put(summary)
             records = documents.parse_manifest(manifest)["body"]["records"]
             found = {"comparison": comparison, "digest": work.put(manifest), "records": records}
+            spent = {"encode": encoded - started, "store": clock() - encoded}
+            found["spent"] = {part: round(seconds * 1000) for part, seconds in spent.items()}
         results.leave_build(shard.digest, found)
     return Built(found["digest"], shard, found["records"])
 
@@ -221,6 +230,7 @@ def merge(
     facts: Mapping[str, Any] | None = None,
     reopen: Callable[[Spec], Opened] | None = None,
     clock: Clock = time.time,
+    tell: Tell = silent,
 ) -> Published:
     """Merge the sub-manifests of a whole plan, publish the manifest, and clear the work folder.
 
@@ -233,7 +243,7 @@ def merge(
     Raises: MergeGapError (DELTA_MERGE_GAP) for a hole, InputShardError, MergeContextError, RecordLimitError,
     DiskLimitError, WallLimitError, and what ``merge_manifests`` and ``publish`` raise.
     """
-    planned = _whole_plan(work, shards)
+    started, planned = clock(), _whole_plan(work, shards)
     with tempfile.TemporaryDirectory(prefix="delta-merge-") as folder, (Path(folder) / "body").open("w+b") as body:
         try:
             inputs = _inputs(work, planned, parts)
@@ -246,7 +256,9 @@ def merge(
             return Published(earlier, None)
         body.flush()
         leaving = Leaving(work, planned, None if reopen is None else partial(reopen, planned[0].plan.spec))
-        sidecar = {**_sidecar(work, planned, inputs, clock), **leaving.form(), **(facts or {})}
+        merge_ms = round((clock() - started) * 1000)
+        sidecar = {**_sidecar(work, planned, inputs, clock, merge_ms), **leaving.form(), **(facts or {})}
+        tell(told_whole(documents.parse_manifest(merged.manifest), len(planned), sidecar["profile"]))
         publication = _publication(merged, work, planned[0].plan, body, sidecar)
         receipt = publish(work.store, publication, sign=sign, slot_hex=slot_hex, on_rerun=on_rerun)
     leaving.leave(receipt.manifest)
@@ -335,8 +347,11 @@ def _publication(merged: Merged, work: Work, the_plan: Plan, body: BinaryIO, sid
     )
 
 
-def _sidecar(work: Work, planned: Sequence[Shard], inputs: Sequence[_Part], clock: Clock) -> dict[str, Any]:
+def _sidecar(
+    work: Work, planned: Sequence[Shard], inputs: Sequence[_Part], clock: Clock, merge_ms: int
+) -> dict[str, Any]:
     results = Results(work)
+    builds = [results.of_part(shard.digest) for shard in planned]
     notes = [results.of_comparison(shard.digest, shard.plan.digest) for shard in planned]
     now_ms = round(clock() * 1000)
     started_ms = min((note["started_ms"] for note in notes if note), default=now_ms)
@@ -344,6 +359,7 @@ def _sidecar(work: Work, planned: Sequence[Shard], inputs: Sequence[_Part], cloc
         "duration_ms": now_ms - started_ms,
         "finished_at": _iso(now_ms),
         "host": platform.node(),
+        "profile": profile_of(spent_on([one for one in (*notes, *builds) if one]), merge_ms),
         **settled_form(planned[0].plan.spec, [note for note in notes if note]),
         "shards": [
             {"label": shard.label, "ms": (note or {}).get("ms"), "records": one.document["body"]["records"]}

@@ -225,6 +225,7 @@ class MergeManifestOperator(DeltaOperator):
                 slot_hex=run_slot(ti.dag_id, ti.run_id, ti.task_id, ti.map_index),
                 sign=sign_with(self.signer_conn_id),
                 on_rerun=self.on_rerun,
+                tell=self.log.info,
                 reopen=lambda spec: open_sides(spec, opener, hmac_key=hmac_key_for(spec)),
                 facts={"airflow": {**run, "try_number": ti.try_number}},
             )
