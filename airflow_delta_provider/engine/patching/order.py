@@ -12,21 +12,30 @@ from airflow_delta_provider.adapters.writers.changes import Change, Reference, T
 from airflow_delta_provider.core.errors import PatchWriteError, shown
 from airflow_delta_provider.core.patch import DELETE, INSERT, UPDATE
 
+TURNS = 4
+"""Kinds of temporary values that are tried one after the other: a check or a computed column may refuse some."""
+
 
 @dataclass(slots=True)
 class Steps:
-    """Writes in order: lists of changes of one op. ``guarded`` tells steps whose every change must find its row."""
+    """Writes in order: lists of changes of one op. ``parking``: which step gives rows temporary values, if any."""
 
     steps: list[list[Change]] = field(default_factory=list)
+    parking: int | None = None
 
     def add(self, changes: Sequence[Change]) -> None:
         """Add a step where there is something to do."""
         if changes:
             self.steps.append(list(changes))
 
+    def park(self, changes: Sequence[Change]) -> None:
+        """Add the step that moves rows out of the way, where there is one."""
+        self.parking = len(self.steps) if changes else None
+        self.add(changes)
 
-def ordered(changes: Iterable[Change], facts: TableFacts, writer: Writer, patch_id: str) -> Steps:
-    """Return the writes of some rows in an order that keeps every constraint.
+
+def ordered(changes: Iterable[Change], facts: TableFacts, writer: Writer, patch_id: str, turn: int = 0) -> Steps:
+    """Return the writes of some rows in an order that keeps every constraint; ``turn`` chooses temporary values.
 
     Deletes come first, then rows give up the unique values that others take, then updates, then inserts. Where rows of
     the table refer to each other, parents are inserted before children and deleted after them, and deletes come last.
@@ -38,8 +47,8 @@ def ordered(changes: Iterable[Change], facts: TableFacts, writer: Writer, patch_
     inserts, updates, deletes = by_op[INSERT], by_op[UPDATE], by_op[DELETE]
     steps = Steps()
     if facts.references:
-        parked, updates, deletes = _park(inserts, updates, deletes, facts, writer, patch_id)
-        steps.add(parked)
+        parked, updates, deletes = _park(inserts, updates, deletes, facts, writer, (patch_id, turn))
+        steps.park(parked)
         inserts, closing = _parents_first(inserts, facts.references, writer)
         opening, deletes = _children_first(deletes, facts.references, writer)
         for change in inserts:
@@ -51,8 +60,8 @@ def ordered(changes: Iterable[Change], facts: TableFacts, writer: Writer, patch_
             steps.add([change])
         return _merged(steps)
     steps.add(deletes)
-    parked, updates, _ = _park(inserts, updates, [], facts, writer, patch_id)
-    steps.add(parked)
+    parked, updates, _ = _park(inserts, updates, [], facts, writer, (patch_id, turn))
+    steps.park(parked)
     steps.add(updates)
     steps.add(inserts)
     return steps
@@ -60,7 +69,7 @@ def ordered(changes: Iterable[Change], facts: TableFacts, writer: Writer, patch_
 
 def _merged(steps: Steps) -> Steps:
     """Join neighbouring steps of one op: a writer keeps the order inside a step."""
-    merged = Steps()
+    merged = Steps(parking=steps.parking)
     for step in steps.steps:
         if merged.steps and merged.steps[-1][0].op == step[0].op and step[0].op != UPDATE:
             merged.steps[-1].extend(step)
@@ -75,7 +84,7 @@ def _park(
     deletes: list[Change],
     facts: TableFacts,
     writer: Writer,
-    patch_id: str,
+    chosen: tuple[str, int],
 ) -> tuple[list[Change], list[Change], list[Change]]:
     """Return first moves that free unique values which other rows take, and the updates and deletes after them."""
     parks: dict[int, dict[str, Any]] = {}
@@ -90,7 +99,7 @@ def _park(
             held = _tuple(unique, {**holder.guard, **holder.key})
             if moved and held is not None and held in taken and held != _tuple(unique, _after(holder)):
                 name = _free_column(unique, holder, writer)
-                parks.setdefault(place, {})[name] = _temporary(writer.columns[name], patch_id, place, holder, writer)
+                parks.setdefault(place, {})[name] = _temporary(writer.columns[name], chosen, place, holder)
     moves, after = [], list(holders)
     for place, values in parks.items():
         holder = holders[place]
@@ -127,8 +136,13 @@ def _free_column(unique: Sequence[str], holder: Change, writer: Writer) -> str:
     return next((name for name in movable if writer.columns[name].read.column.nullable), movable[0])
 
 
-def _temporary(column: WriteColumn, patch_id: str, place: int, holder: Change, writer: Writer) -> Any:
-    """Return a value that no row of the table should have; where one has it, the engine refuses the patch as a whole."""
+def _temporary(column: WriteColumn, chosen: tuple[str, int], place: int, holder: Change) -> Any:
+    """Return a value that no row of the table should have; where one has it, the next turn takes another.
+
+    ``chosen``: the patch and the turn. The last turns are far from the ends of the type, where a computed column would
+    leave its own.
+    """
+    patch_id, turn = chosen
     if column.read.column.nullable:
         return None
     kind = column.type.kind if column.type else ""
@@ -138,7 +152,9 @@ def _temporary(column: WriteColumn, patch_id: str, place: int, holder: Change, w
     mark = uuid.uuid5(uuid.NAMESPACE_OID, f"{patch_id} {place}")
     match kind:
         case "int":
-            return str(2**bits - 1 - place if unsigned else -(2 ** (bits - 1)) + place)
+            last = 2**bits - 1 if unsigned else 2 ** (bits - 1) - 1
+            lasts = (last if unsigned else -last - 1, last, last // 1009, last // 1009 if unsigned else -(last // 1009))
+            return str(lasts[turn] + place if lasts[turn] < 0 else lasts[turn] - place)
         case "text":
             return mark.hex[:length]
         case "bytes":

@@ -17,9 +17,10 @@ from airflow_delta_provider.adapters.writers.changes import (
     TakenError,
     write_error,
 )
+from airflow_delta_provider.core.errors import PatchWriteError
 from airflow_delta_provider.core.patch import DELETE, INSERT, UPDATE, Decision
 from airflow_delta_provider.core.patch_rows import StoredRow
-from airflow_delta_provider.engine.patching.order import ordered
+from airflow_delta_provider.engine.patching.order import TURNS, ordered
 from airflow_delta_provider.engine.patching.rows import TouchedRows
 from airflow_delta_provider.engine.patching.spool import Block, Item, Spool
 
@@ -51,6 +52,10 @@ class _TakenError(Exception):
     def __init__(self, numbers: set[int]) -> None:
         super().__init__(f"{len(numbers)} records")
         self.numbers = numbers
+
+
+class _ParkedError(Exception):
+    """Rows could not take their temporary values: the transaction is done again with other ones."""
 
 
 class _LossyError(Exception):
@@ -131,11 +136,13 @@ def _whole(
     """Write what is planned in one transaction, begun anew where another writer was in the way."""
     lossy: set[int] = set()
     taken: set[int] = set()
-    attempts = 0
+    attempts = turn = 0
     found = _at_once(rows, spool, facts, skip, alone, checkpoint)
     while found is None:
         try:
-            found = _once(rows, spool, facts, patch_id, skip, alone, lossy, taken, checkpoint)
+            found = _once(rows, spool, facts, (patch_id, turn), skip, alone, lossy, taken, checkpoint)
+        except _ParkedError:
+            turn += 1
         except _LossyError as error:
             lossy |= error.numbers
         except _TakenError as error:
@@ -233,7 +240,7 @@ def _once(
     rows: TouchedRows,
     spool: Spool,
     facts: TableFacts,
-    patch_id: str,
+    chosen: tuple[str, int],
     skip: bool,
     alone: bool,
     lossy: set[int],
@@ -255,7 +262,7 @@ def _once(
         result.committed = False
         return result
     if BEFORE in states:
-        _write_all(writer, spool, states, facts, patch_id, skip, checkpoint)
+        _write_all(writer, spool, states, facts, chosen, skip, checkpoint)
         checkpoint("verify")
         _verify(rows, spool, states)
     writer.check_constraints()
@@ -315,15 +322,21 @@ def _write_all(
     spool: Spool,
     states: bytearray,
     facts: TableFacts,
-    patch_id: str,
+    chosen: tuple[str, int],
     skip: bool,
     checkpoint: Callable[[str], None],
 ) -> None:
     """Write every row that is still as it was before: streamed, op by op, unless rows depend on each other."""
     writes = _Writes(writer, spool, states, skip, checkpoint)
     if facts.references or moves_unique(spool, facts):
-        for step in ordered(writes.changes(None), facts, writer, patch_id).steps:
-            writes.write(step)
+        steps = ordered(writes.changes(None), facts, writer, *chosen)
+        for place, step in enumerate(steps.steps):
+            try:
+                writes.write(step)
+            except (_LossyError, _TakenError, TakenError, PatchWriteError):
+                if place == steps.parking and chosen[1] + 1 < TURNS:
+                    raise _ParkedError from None
+                raise
         return
     for op in (DELETE, UPDATE, INSERT):
         held: list[Change] = []
