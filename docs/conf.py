@@ -20,6 +20,7 @@ html_sidebars = {"**": ["about.html", "searchfield.html", "navigation.html"]}
 html_copy_source = False
 html_show_sphinx = False
 highlight_language = "none"
+suppress_warnings = ["misc.highlighting_failure"]  # JSON with comments is shown, and is no JSON
 _SECTION = re.compile(r"^## (?P<caption>[^\n]+)\n(?P<list>.*?)(?=^## |\Z)", re.M | re.S)
 _LINK = re.compile(r"^- \[(?P<title>[^]]+)\]\((?P<page>[^)]+)\.md\)", re.M)
 
