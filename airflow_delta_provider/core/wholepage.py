@@ -5,6 +5,7 @@ Nothing is told here of what is wrong: a page that is not certainly in order is 
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,18 +13,24 @@ from operator import eq, lt
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from airflow_delta_provider.core import ids, jsonc
+from airflow_delta_provider.core.arrays import binary_list
 from airflow_delta_provider.core.collector import paused
 from airflow_delta_provider.core.documents import Document, range_bytes, rules_of
 from airflow_delta_provider.core.errors import DeltaError
 from airflow_delta_provider.core.keytexts import key_texts
+from airflow_delta_provider.core.keyvec import encode_keys
 from airflow_delta_provider.core.types import from_schema
-from airflow_delta_provider.core.valueform import ValueForm, value_forms
+from airflow_delta_provider.core.valueform import CLEAR, ValueForm, value_forms
 from airflow_delta_provider.core.wholecolumn import surely_good
 
 LINE_BYTES = 2**20
 """Longer lines are looked at one by one."""
+_TEXT = pa.large_string()
+_ENCODED = {"int": pa.int64(), "text": _TEXT}
+"""Kinds of keys that are encoded as whole columns, and what carries them."""
 _PLACES = {category: place for place, category in enumerate(ids.CATEGORIES)}
 _SIDES = {"added": ("source_value", "target_value"), "dropped": ("target_value", "source_value")}
 """For a one-sided record the member that is null, and the one that holds the row."""
@@ -45,6 +52,7 @@ class WholePages:
     def __init__(self, manifest: Document, schema: Document, contract: Document) -> None:
         types = [from_schema(kind) for kind in manifest["key"]["types"]]
         self._key_text = key_texts(types)
+        self._key_forms = [ValueForm("", CLEAR, (kind,), sys.maxsize, False) for kind in types]
         self._lower, self._upper = range_bytes(manifest["key_range"])
         self._ids = {name: ids.record_ids(manifest["schema"]["version"], name) for name in ids.CATEGORIES}
         self._forms = value_forms(schema, contract)
@@ -100,9 +108,29 @@ class WholePages:
             return None
         stated = [record["key"] for record in records]
         # Each text is one JSON array, so equal bytes of all of them mean equal bytes of each.
-        if jsonc.dumps_checked(stated) != b"[%b]" % b",".join(map(self._key_text, keys)):
+        if not self._encode(stated, keys) and jsonc.dumps_checked(stated) != b"[%b]" % b",".join(
+            map(self._key_text, keys)
+        ):
             return None
         return None if not self._nulls and any(None in key for key in stated) else keys
+
+    def _encode(self, stated: list[Any], keys: list[bytes]) -> bool:
+        """Tell whether canonical integers and texts certainly have these key bytes."""
+        columns = _columns(stated, len(self._key_forms))
+        if columns is None or any(form.types[0].kind not in _ENCODED for form in self._key_forms):
+            return False
+        if not all(set(map(type, column)) == {str} for column in columns):
+            return False
+        if not all(map(surely_good, self._key_forms, columns)):
+            return False
+        types = [form.types[0] for form in self._key_forms]
+        try:
+            arrays = [
+                pa.array(column, _TEXT).cast(_ENCODED[kind.kind]) for column, kind in zip(columns, types, strict=True)
+            ]
+        except pa.ArrowInvalid:
+            return False
+        return bool(encode_keys(arrays, types, types).equals(binary_list(keys)))
 
     def _rows(self, records: list[dict[str, Any]], category: str) -> bool:
         absent, present = _SIDES[category]

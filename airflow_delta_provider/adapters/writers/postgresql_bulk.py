@@ -125,7 +125,8 @@ class PostgresqlBulk(Bulk):
         if group is None:
             return range(len(lines))
         refused: list[int] = []
-        if any(b"\\" in line or b'{"' in line for line in lines):
+        whole = b"\n".join(lines)
+        if b"\\" in whole or b'{"' in whole:
             made = [_csv(line) for line in lines]
             refused = [place for place, line in enumerate(made) if line is None]
             lines = [line for line in made if line is not None]
