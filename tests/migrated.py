@@ -1,7 +1,7 @@
 """Migrations by the tools that make them: two revisions of each, applied one after the other.
 
-Alembic, Django and dbt run themselves. Flyway and Liquibase are programs of another language: their tables are made here as
-their documentation gives them, and filled as they fill them.
+Alembic, Django, dbt and (with Java) Liquibase run themselves. Flyway's and, by day, Liquibase's tables are made here as their
+documentation gives them, and filled as they fill them.
 """
 
 from __future__ import annotations
@@ -141,3 +141,25 @@ def dbt(program: Path, project: Path, command: str, second_model: str) -> Path:
     environment = os.environ | {"DO_NOT_TRACK": "1"}
     subprocess.run(line, cwd=project, env=environment, capture_output=True, timeout=240)
     return project / "target" / "run_results.json"
+
+
+LIQUIBASE_PACKAGE = "liquibase@4.28.1"
+CHANGES = (
+    "--liquibase formatted sql\n--changeset ann:c1\nCREATE TABLE item (id int);\n"
+    "--changeset ann:c2\nALTER TABLE item ADD money int;\n"
+)
+
+
+def install_liquibase(folder: Path, npm: str) -> Path:
+    """Return Liquibase, from its package for another language, which brings the whole program and drivers."""
+    command = [npm, "install", "--silent", "--no-audit", "--no-fund", "--no-save", "--prefix", str(folder)]
+    subprocess.run([*command, LIQUIBASE_PACKAGE], check=True, timeout=300, stdin=subprocess.DEVNULL)
+    return folder / "node_modules" / "liquibase" / "dist" / "liquibase" / "liquibase"
+
+
+def liquibase_itself(program: Path, folder: Path, address: str, user: str, password: str) -> None:
+    """Apply the next change set of two with Liquibase; ``address`` is JDBC's."""
+    (folder / "changes.sql").write_text(CHANGES)
+    where = [f"--url={address}", f"--username={user}", f"--password={password}", "--changelog-file=changes.sql"]
+    command = [str(program), *where, "update-count", "--count=1"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=240)

@@ -182,3 +182,20 @@ def test_dbt_itself_is_waited_for_and_fires_once_for_each_run(tmp_path, monkeypa
 
     states = [event["state"] for event in asyncio.run(watched())]
     assert len(set(states)) == len(states) == 2
+
+
+@pytest.mark.nightly
+def test_liquibase_itself_is_waited_for(postgresql_database, tmp_path, monkeypatch):
+    """The table that the other tests make is the one that the program makes."""
+    servers.require_program("java")
+    program = migrated.install_liquibase(tmp_path, servers.require_program("npm"))
+    parts = urlsplit(postgresql_database)
+    user, password = str(parts.username), unquote(parts.password or "")
+    app = {"host": parts.hostname, "port": parts.port, "login": user, "password": password, "schema": parts.path[1:]}
+    monkeypatch.setenv("AIRFLOW_CONN_APP", connection_text(conn_type="postgres", extra={"options": READ_ONLY}, **app))
+    address = f"jdbc:postgresql://{parts.hostname}:{parts.port}{parts.path}"
+    seen = []
+    for _ in range(2):
+        migrated.liquibase_itself(program, tmp_path, address, user, password)
+        seen.append([met("liquibase", revision) for revision in ("ann:c1", "c2")])
+    assert seen == [[True, False], [True, True]]
