@@ -3,4 +3,4 @@ FROM apache/airflow:3.3.2-python3.12
 
 COPY --chown=airflow:0 pyproject.toml README.md LICENSE /opt/delta/
 COPY --chown=airflow:0 airflow_delta_provider /opt/delta/airflow_delta_provider
-RUN pip install --no-cache-dir "/opt/delta[postgres,mysql,sqlalchemy,s3]" "celery<5.7"
+RUN pip install --no-cache-dir "/opt/delta[postgres,mysql,sqlalchemy,object-store]" "celery<5.7"
