@@ -66,11 +66,11 @@ def evidence_html(material: Material) -> Iterator[str]:
     """Yield signature, log position and digests."""
     manifest, signature = material.manifest, material.signature
     said = {
-        "trusted": f'<span class="good">signed by a trusted key</span> <span class="digest">{signature.keyid}</span>',
-        "unsigned": "not signed",
-        "unchecked": "signed; the signature was not checked when this page was written",
-        "untrusted": f'<span class="bad">signed, but by no trusted key</span>: {plain(signature.reason)}',
-        "invalid": f'<span class="bad">the signature does not hold</span>: {plain(signature.reason)}',
+        "trusted": f'<span class="good">Signed by a trusted key</span> <span class="digest">{signature.keyid}</span>',
+        "unsigned": "Not signed",
+        "unchecked": "Signed; the signature was not checked when this page was written",
+        "untrusted": f'<span class="bad">Signed, but by no trusted key</span>: {plain(signature.reason)}',
+        "invalid": f'<span class="bad">The signature does not hold</span>: {plain(signature.reason)}',
     }[signature.status]
     yield '<section aria-labelledby="evidence">\n<h2 id="evidence">Evidence</h2>\n'
     yield f"<p>{said}.</p>\n"

@@ -26,8 +26,7 @@ def record_html(
         f'<details class="record" data-category="{category}" data-columns="{escape(json.dumps(named))}" '
         f'data-text="{escape(text)}"{" open" if category == "value_diverged" else ""}>'
     )
-    key = "; ".join(_key_part(name, part) for name, part in zip(key_columns, record["key"], strict=True))
-    yield f'<summary><span class="badge {category}">{label}</span> {key} '
+    yield f'<summary><span class="badge {category}">{label}</span> {key_html(record, key_columns)} '
     yield f'<span class="soft digest" title="record {number}, id {record["id"]}">{record["id"][:24]}</span></summary>'
     yield '<div class="scroll"><table><thead><tr><th scope="col">column</th><th scope="col">source</th>'
     yield '<th scope="col">target</th></tr></thead><tbody>'
@@ -37,6 +36,11 @@ def record_html(
         yield f'<tr><th scope="row">{name}</th><td class="value" data-side="source">{source}</td>'
         yield f'<td class="value" data-side="target">{target}</td></tr>'
     yield f"</tbody></table></div>{more_html}</details>\n"
+
+
+def key_html(record: dict[str, Any], key_columns: list[str]) -> str:
+    """Return the key of a record, each column by its name."""
+    return "; ".join(_key_part(name, part) for name, part in zip(key_columns, record["key"], strict=True))
 
 
 def _key_part(name: str, part: Any) -> str:

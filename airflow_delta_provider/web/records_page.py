@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from airflow_delta_provider.core.ids import CATEGORIES
-from airflow_delta_provider.report.html_records import LABELS, record_html
+from airflow_delta_provider.report.html_records import LABELS, key_html, record_html
 from airflow_delta_provider.report.visible import bare, plain
 from airflow_delta_provider.web.answers import Answer, page
 from airflow_delta_provider.web.history import Met
@@ -141,7 +141,7 @@ def record_page(
     material = opened.material
     inner = [
         _crumbs(scope, opened, f"Record {number:,}"),
-        f'<main id="main" tabindex="-1">\n<h1>Record {number:,}</h1>\n',
+        f'<main id="main" tabindex="-1">\n<h1>Record {number:,}: {key_html(record, material.manifest["key"]["columns"])}</h1>\n',
         *_unfolded(record_html(record, number, material.columns, material.manifest["key"]["columns"])),
         *_met_html(scope, met),
         *_generations_html(generations),

@@ -64,7 +64,7 @@ def test_the_page_of_the_example_tells_everything(delta, signed):
         in out
     )
     assert '<th scope="row">amount</th><td>type changed</td><td>decimal(12,2)</td><td>decimal(14,4)</td>' in out
-    assert "signed by a trusted key" in out
+    assert "Signed by a trusted key" in out
     assert "entry 2 of 3" in out
     assert "somewhere" in out
     assert "All 4 records are on this page." in out
