@@ -165,7 +165,7 @@ class WholePages:
 
 def _columns(rows: list[Any], count: int) -> list[tuple[Any, ...]] | None:
     """Return rows of ``count`` values as columns, None where some row is none."""
-    if any(type(row) is not list or len(row) != count for row in rows):
+    if set(map(type, rows)) != {list} or set(map(len, rows)) != {count}:
         return None
     return list(zip(*rows, strict=True))
 
