@@ -105,6 +105,16 @@ class RowForms:
             texts.append(recorder.texts(self._read(column, batch.column(column.own), types[column.own])))
         return texts
 
+    def stored_texts(self, batch: pa.RecordBatch, types: Mapping[str, LogicalType]) -> dict[str, pa.LargeBinaryArray]:
+        """Return for each column of a batch the canonical JSON of ``StoredRow.raw``, one text a row."""
+        texts = {}
+        for name in batch.schema.names:
+            recorder = Recorder(
+                ComparedColumn(name, types[name], types[name], types[name]), "values", sys.maxsize, None
+            )
+            texts[name] = recorder.texts(rules.Typed(types[name], batch.column(name), None))
+        return texts
+
     def key_bytes(self, batch: pa.RecordBatch, types: Mapping[str, LogicalType]) -> list[bytes]:
         """Return the canonical key bytes of each row."""
         arrays, carriers = [], []

@@ -6,12 +6,15 @@ between members can be told by their names alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_delta_provider.core import jsonc
+from airflow_delta_provider.core.arrays import binary_scalar
+from airflow_delta_provider.core.rowtext import json_rows
 from airflow_delta_provider.core.types import LogicalType
 
 _ID_BYTES = len(b'"id":""') + 64
@@ -52,6 +55,22 @@ def key_values(middle: bytes) -> bytes:
 def checkpoint_lines(before: Sequence[bytes], middles: Sequence[bytes]) -> list[bytes]:
     """Return checkpoint lines from rows as JSON texts; see ``checkpoint.checkpoint_line``."""
     return [b'{"before":%b,%b}' % part for part in zip(before, middles, strict=True)]
+
+
+def restore_lines(raw: Sequence[bytes], sort_keys: Sequence[bytes]) -> list[bytes]:
+    """Return restore lines from rows as ``raw_rows`` makes them; see ``checkpoint.restore_line``."""
+    return [b'{"raw":%b,%b}' % part for part in zip(raw, sort_keys, strict=True)]
+
+
+def raw_rows(texts: Mapping[str, Any], types: Mapping[str, LogicalType], count: int) -> list[bytes]:
+    """Return ``[[column, type, value], ...]`` of each row, from the JSON texts of its columns."""
+    end, nothing = binary_scalar(b"]"), binary_scalar(b"")
+    columns = []
+    for name, values in texts.items():
+        head = binary_scalar(b"[%b,%b," % (jsonc.dumps_checked(name), jsonc.dumps_checked(types[name].schema)))
+        columns.append(pc.binary_join_element_wise(head, values, end, nothing))
+    rows: list[bytes] = json_rows(columns, count).to_pylist()
+    return rows
 
 
 def applied_lines(ids: Sequence[bytes], ops: Sequence[bytes], sort_keys: Sequence[bytes]) -> list[bytes]:

@@ -116,7 +116,7 @@ def _bulk(before: Before, decider: Decider, facts: TableFacts, options: PatchOpt
     """Return what takes changes by columns, where there are many and all is plain."""
     context, writer = before.context, before.rows.writer
     many = int(context.manifest["body"]["records"]) >= transaction.BULK_ROWS_MIN and options.batch_rows is None
-    if not many or not is_plain(context, before.rows, before, decider, facts):
+    if not many or not is_plain(context, before.rows, decider, facts):
         return None
     (folder / "bulk").mkdir()
     bulk = writer.bulk(folder / "bulk")

@@ -27,6 +27,8 @@ from airflow_delta_provider.core.patch_texts import (
     id_member,
     key_values,
     parts_of,
+    raw_rows,
+    restore_lines,
     sort_key_member,
     surely_within,
 )
@@ -45,12 +47,12 @@ NO_TEXTS = arrays.binary_list([])
 _ABSENT = b"null"
 
 
-def is_plain(context: Context, rows: TouchedRows, before: Before, decider: Decider, facts: TableFacts) -> bool:
+def is_plain(context: Context, rows: TouchedRows, decider: Decider, facts: TableFacts) -> bool:
     """Tell whether recorded values are what the columns store, and each row is written without a thought of others."""
     columns, own = rows.writer.columns, {column.own(context.side) for column in context.key}
     return (
         context.rule.name == "source_authoritative"
-        and not (context.ruled_key or before.restored or decider.others or facts.references or facts.hazards)
+        and not (context.ruled_key or decider.others or facts.references or facts.hazards)
         and bool(context.columns)
         and any(set(unique) <= own for unique in facts.uniques)
         and not any(column.generated or column.always for column in columns.values())
@@ -66,6 +68,7 @@ class _Chunk:
 
     Shape: one entry a record in all lists. ``before``: rows as JSON texts. ``texts``: the same by columns, None where no
     row was found. ``alone``: places of records that have to be decided alone. ``rows``: what was found, and its places.
+    ``raw``: rows as the restore body holds them, where there is one, and ``stored``: their JSON texts by column.
     """
 
     records: list[dict[str, Any]]
@@ -75,6 +78,8 @@ class _Chunk:
     texts: list[Any] | None = None
     alone: set[int] = field(default_factory=set)
     rows: tuple[pa.Table, list[int | None]] | None = None
+    raw: list[bytes] = field(default_factory=list)
+    stored: dict[str, Any] = field(default_factory=dict)
 
 
 class ByColumns:
@@ -90,24 +95,28 @@ class ByColumns:
         self._key = tuple(column.own for column in self._forms.key)
         self._own = tuple(column.own for column in self._forms.columns)
         self._number = 0
+        others = [name for name in self._rows.names if name not in (*self._key, *self._own)]
+        self._guard = tuple(name for name in self._rows.names if name not in self._key) if others else self._own
+        self._deletes = all(bulk.reads(name, NO_TEXTS) for name in others)
 
     def run(self) -> None:
         """Read the rows of every record in one snapshot; write the checkpoint's body, the spool and the changes."""
-        points, bulk = checkpoint.LineFile(self._before.points_path), self._bulk
+        points, restore = checkpoint.LineFile(self._before.points_path), checkpoint.LineFile(self._before.restore_path)
+        bulk = self._bulk
         writer = self._rows.writer
         writer.begin(write=False)
         try:
             with closing(self._ahead()) as chunks:
                 for chunk in chunks:
                     with paused():
-                        self._chunk(chunk, points)
+                        self._chunk(chunk, points, restore)
             if self._before.around is not None:
                 self._before.around.take()
         finally:
             writer.rollback()
             if bulk is not None:
                 bulk.close()
-        self._before.taken(points.close())
+        self._before.taken(points.close(), restore.close())
         self._spool.close()
         self._spool.bulk = self._bulk
 
@@ -131,11 +140,14 @@ class ByColumns:
             if waiting is not None:
                 yield waiting()
 
-    def _chunk(self, chunk: _Chunk, points: checkpoint.LineFile) -> None:
+    def _chunk(self, chunk: _Chunk, points: checkpoint.LineFile, restore: checkpoint.LineFile) -> None:
         records, parts = chunk.records, chunk.parts
         self._form(chunk)
         middles = [part.middle for part in parts]
+        ids, sort_keys = list(map(id_member, middles)), list(map(sort_key_member, middles))
         points.write(checkpoint_lines(chunk.before, middles))
+        if self._before.restored:
+            restore.write(restore_lines(chunk.raw, sort_keys))
         ops = bytearray([ALONE]) * len(records)
         for shape, places in self._groups(chunk):
             for place in self._write(chunk, shape, places):
@@ -144,7 +156,6 @@ class ByColumns:
             self._spool.planned.counts[op] += ops.count(number)
         alone = {place: self._alone(chunk, place) for place, op in enumerate(ops) if op == ALONE}
         self._spool.planned.span(chunk.keys[0], chunk.keys[-1])
-        ids, sort_keys = list(map(id_member, middles)), list(map(sort_key_member, middles))
         self._spool.write_block(Block(self._number, ids, sort_keys, bytes(ops), alone))
         self._number += len(records)
 
@@ -162,7 +173,7 @@ class ByColumns:
         place_of = dict(zip(found, range(len(found)), strict=True))
         if len(place_of) != len(found):
             return self._read_alone(chunk)
-        chunk.before = [_ABSENT] * len(chunk.keys)
+        chunk.before = chunk.raw = [_ABSENT] * len(chunk.keys)
         if found:
             places = [place_of.get(key) for key in chunk.keys]
             chunk.rows = pa.Table.from_batches(batches).take(pa.array(places, pa.int64())), places
@@ -174,9 +185,14 @@ class ByColumns:
             return
         table, places = chunk.rows[0].combine_chunks(), chunk.rows[1]
         chunk.rows = None
-        chunk.texts = self._forms.clear_texts(table.to_batches()[0], self._rows.types)
+        batch = table.to_batches()[0]
+        chunk.texts = self._forms.clear_texts(batch, self._rows.types)
         rows = json_rows(chunk.texts, len(places)).to_pylist()
         chunk.before = [_ABSENT if place is None else row for place, row in zip(places, rows, strict=True)]
+        if self._before.restored:
+            chunk.stored = self._forms.stored_texts(batch, self._rows.types)
+            raw = raw_rows(chunk.stored, self._rows.types, len(places))
+            chunk.raw = [_ABSENT if place is None else row for place, row in zip(places, raw, strict=True)]
         for column, texts in zip(self._forms.columns, chunk.texts, strict=True):
             if not self._reads(column, texts):
                 chunk.alone.update(at for at in range(len(texts)) if not self._reads(column, texts.slice(at, 1)))
@@ -187,6 +203,7 @@ class ByColumns:
         found = self._rows.read(wanted, lock=False)
         rows = [only(found.get(key)) for key in chunk.keys]
         chunk.before = [_ABSENT if row is None else jsonc.dumps_checked(row.clear) for row in rows]
+        chunk.raw = [jsonc.dumps_checked(self._before.raw(row)) for row in rows]
         chunk.alone.update(range(len(rows)))
         return chunk
 
@@ -202,7 +219,7 @@ class ByColumns:
             if what == "dropped":
                 yield RowShape(INSERT, self._key, self._own, ()), places
             elif what == "added":
-                yield RowShape(DELETE, self._key, (), self._own), places
+                yield RowShape(DELETE, self._key, (), self._guard), places
             else:
                 names = tuple(self._own[self._forms.places[name]] for name in what)
                 yield RowShape(UPDATE, self._key, names, self._own), places
@@ -216,7 +233,7 @@ class ByColumns:
         if shape.op == INSERT:
             lines = [b"%b,%b" % (key_values(parts[at].middle), parts[at].source[1:-1]) for at in places]
         elif shape.op == DELETE:
-            lines = [b"%b,%b" % (key_values(parts[at].middle), before[at][1:-1]) for at in places]
+            lines = self._delete_lines(chunk, places)
         else:
             lines = [
                 b"%b,%b,%b" % (key_values(parts[at].middle), parts[at].source[1:-1], before[at][1:-1]) for at in places
@@ -224,6 +241,15 @@ class ByColumns:
         refused = frozenset(self._bulk.rows(shape, lines))
         self._spool.planned.columns[shape.op].update(shape.values)
         return [place for number, place in enumerate(places) if number not in refused]
+
+    def _delete_lines(self, chunk: _Chunk, places: list[int]) -> list[bytes]:
+        """Return key and whole row of records whose row goes; where the table has more columns, these too."""
+        rows = [chunk.before[at] for at in places]
+        if chunk.stored:
+            some = pa.array(places, pa.int64())
+            rows = json_rows([chunk.stored[name].take(some) for name in self._guard], len(places)).to_pylist()
+        keys = [key_values(chunk.parts[at].middle) for at in places]
+        return [b"%b,%b" % (key, row[1:-1]) for key, row in zip(keys, rows, strict=True)]
 
     def _as_recorded(self, chunk: _Chunk, shape: RowShape, places: list[int]) -> list[int]:
         """Return the places of the records whose row is what the manifest says of it."""
@@ -245,7 +271,7 @@ class ByColumns:
     def _held(self, chunk: _Chunk, shape: RowShape, places: list[int]) -> list[int]:
         """Return the places of the records of which the columns certainly hold all values that are to be written."""
         if shape.op == DELETE or not places:
-            return places
+            return places if self._removes(chunk) else []
         columns = [self._forms.columns[self._own.index(name)] for name in shape.values]
         refused: set[int] = set()
         for column, values in zip(
@@ -256,6 +282,13 @@ class ByColumns:
                     at for at, value in zip(places, values, strict=True) if not self._takes(column, (value,))
                 )
         return [at for at in places if at not in refused]
+
+    def _removes(self, chunk: _Chunk) -> bool:
+        """Tell whether the writer reads all that guards a row which goes."""
+        if self._bulk is None or not self._deletes:
+            return False
+        timed = [name for name in chunk.stored if self._rows.types[name].kind in TIMES]
+        return all(self._bulk.reads(name, chunk.stored[name]) for name in timed)
 
     def _takes(self, column: PatchColumn, values: Sequence[Any]) -> bool:
         if None in values and (column in self._forms.key or not self._nullable(column)):
@@ -274,7 +307,9 @@ class ByColumns:
         """Decide one record as all are decided where nothing is plain."""
         record = chunk.records[place]
         self._decider.number = self._number + place
-        item = self._decider.decide(record, orjson.loads(chunk.before[place]), None, self._rows.raw_key(record))
+        kept = orjson.loads(chunk.raw[place]) if self._before.restored else None
+        raw = None if kept is None else {name: value for name, _, value in kept}
+        item = self._decider.decide(record, orjson.loads(chunk.before[place]), raw, self._rows.raw_key(record))
         self._spool.planned.add(item)
         if item.change is not None and self._bulk is not None and not self._bulk.add(item.change):
             self._bulk = None

@@ -75,7 +75,7 @@ class Before:
                 if self.restored:
                     restore.write(
                         [
-                            checkpoint.restore_line(self._raw(row), record["sort_key"])
+                            checkpoint.restore_line(self.raw(row), record["sort_key"])
                             for record, row in zip(records, row_of, strict=True)
                         ]
                     )
@@ -83,12 +83,11 @@ class Before:
                 self.around.take()
         finally:
             self.rows.writer.rollback()
-        self.restore = restore.close()
-        self.taken(points.close())
+        self.taken(points.close(), restore.close())
 
-    def taken(self, points: BodyFacts) -> None:
-        """Note what is known of the checkpoint's body, which was written just now."""
-        self.points, self._taken = points, True
+    def taken(self, points: BodyFacts, restore: BodyFacts) -> None:
+        """Note what is known of both bodies, which were written just now."""
+        self.points, self.restore, self._taken = points, restore, True
 
     def load(self) -> bool:
         """Fetch what an earlier try published; return False where there is no checkpoint yet.
@@ -178,7 +177,8 @@ class Before:
                 raw = {name: value for name, _, value in restored["raw"]}
         return record, point["before"], raw
 
-    def _raw(self, row: StoredRow | None) -> list[list[Any]] | None:
+    def raw(self, row: StoredRow | None) -> list[list[Any]] | None:
+        """Return a row as its line of the restore body holds it."""
         if row is None:
             return None
         return [[name, self.rows.types[name].schema, row.raw[name]] for name in self.rows.names]
