@@ -74,6 +74,13 @@ class Fingerprinting(Protocol):
         """Return both halves of the digest of ``CANARY``, or None where the engine has no such function."""
         ...
 
+    def link(self, values: Sequence[Form], payload_bytes: int) -> tuple[float, float] | None:
+        """Return bytes of a row and bytes a second of the way here, from a few rows and a payload; None without a network.
+
+        A row counts without its key. Units: bytes, bytes/s.
+        """
+        ...
+
     def exact(self, request: Request) -> bool:
         """Tell whether the engine cuts the range of a request exactly."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,11 @@ from airflow_delta_provider.adapters.ranges import range_is_exact, range_predica
 from airflow_delta_provider.adapters.side import Request
 from airflow_delta_provider.adapters.sqlbase import SqlRelation
 from airflow_delta_provider.core.errors import DeltaError, SideReadError
+
+WEIGHED_ROWS = 1000
+"""Rows whose mean size says what a row weighs."""
+PROBES = 3
+"""How often a payload is timed; the quickest counts, as a busy machine only ever makes it slower."""
 
 
 class SqlFingerprints(SqlRelation):
@@ -57,6 +63,26 @@ class SqlFingerprints(SqlRelation):
         except DeltaError:
             return None  # an engine without MD5 says so here, before anything depends on it
         return int(row[1]), int(row[2])
+
+    def link(self, values: Sequence[Form], payload_bytes: int) -> tuple[float, float] | None:
+        """Weigh some rows by their texts, and time a payload that costs the engine nothing."""
+        digests = self._digests()
+        if not digests.remote:
+            return None
+        source = self._dialect.aliased(self._opened().source)
+        with self._refusals():
+            text = digests.row(self._terms(values, ""), "") if values else digests.literal("")
+        rows = sql("SELECT ", text, f" AS t FROM {source} LIMIT {WEIGHED_ROWS}")
+        weighed = sql("SELECT COUNT(*) AS c0, SUM(OCTET_LENGTH(t)) AS c1 FROM (", rows, ") AS delta_rows")
+        (row,) = self._rows(weighed, (digests.whole(), digests.whole()))
+        least, sent = (min(self._took_s(size) for _ in range(PROBES)) for size in (1, payload_bytes))
+        return float(row[1] or 0) / max(int(row[0]), 1), payload_bytes / max(sent - least, sent / 10)
+
+    def _took_s(self, size: int) -> float:
+        """Return the seconds that a text of so many bytes takes to arrive."""
+        began = time.perf_counter()
+        self._rows(sql(f"SELECT REPEAT('x', {size}) AS c0"), (self._digests().payload(),))
+        return time.perf_counter() - began
 
     def exact(self, request: Request) -> bool:
         """Tell whether the predicate of a range holds exactly its keys."""

@@ -18,7 +18,7 @@ from airflow_delta_provider.core.spec import Spec, load_spec
 from airflow_delta_provider.core.store import open_store
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.engine.manners import explained, look_ahead
-from airflow_delta_provider.engine.narrow import NARROWING, narrowing_of
+from airflow_delta_provider.engine.narrow import may_narrow, narrowing_of
 from airflow_delta_provider.engine.opened import Opened, open_sides
 from airflow_delta_provider.engine.planning import SIDES, plan_ranges
 from airflow_delta_provider.engine.profile import profile_lines
@@ -151,7 +151,7 @@ def check(arguments: argparse.Namespace) -> int:
         ranges = plan_ranges(opened, count=arguments.shards)
         look_ahead(opened, ranges)
         form = _check_form(opened, ranges, [key_range.label(opened.shared.key_types) for key_range in ranges])
-        if spec.strategy in NARROWING:
+        if may_narrow(opened):
             how = narrowing_of(opened)
             form["strategy"] = {"asked": spec.strategy, "reason": how.reason, "taken": how.strategy}
     if arguments.json:

@@ -122,6 +122,11 @@ class NamedSide:
         with named(self.name):
             return self._fingerprinting().canary(function)
 
+    def link(self, values: Sequence[Form], payload_bytes: int) -> tuple[float, float] | None:
+        """As ``Fingerprinting.link``."""
+        with named(self.name):
+            return self._fingerprinting().link(values, payload_bytes)
+
     def exact(self, request: Request) -> bool:
         """As ``Fingerprinting.exact``."""
         with named(self.name):

@@ -39,7 +39,15 @@ FACTS = ("strategy", "strategy_reason", "buckets", "buckets_read")
 """What a shard's facts say of its strategy."""
 FAST_BOUND = "2^-64 for each bucket of rows that differs, taking the engine's hash to spread as a random one; no proof"
 NARROWING = ("fingerprint", "fast")
-_FUNCTIONS = {"fingerprint": MD5, "fast": FAST}
+AUTO = "auto"
+AUTO_ROWS_MIN = 500_000
+"""Fewer rows are streamed before it is known what else could be done with them."""
+AUTO_GAIN_MIN = 3.0
+"""``auto`` takes a fingerprint where the link makes a stream so many times slower."""
+FINGERPRINT_S = 5e-6
+"""What a server takes to write and digest one row of ten columns; docs/strategies.md says how that was measured."""
+PROBE_BYTES = 1 << 20
+_FUNCTIONS = {"fingerprint": MD5, "fast": FAST, AUTO: MD5}
 _CANARY_MD5 = struct.unpack(">qq", hashlib.md5(CANARY.encode(), usedforsecurity=False).digest())
 _WEAKEST_FIRST = ("fast", "fingerprint", "stream")
 _MARKS = {"source": "!source", "target": "!target"}
@@ -98,7 +106,14 @@ def narrowing_of(opened: Opened) -> Narrowing:
 
 def narrows(opened: Opened) -> bool:
     """Tell whether the shards are fingerprinted, so that no side need be read as a whole."""
-    return opened.spec.strategy in NARROWING and narrowing_of(opened).strategy != "stream"
+    return may_narrow(opened) and narrowing_of(opened).strategy != "stream"
+
+
+def may_narrow(opened: Opened) -> bool:
+    """Tell whether fingerprints come into question; under ``auto`` only for many rows, since asking takes a while."""
+    if opened.spec.strategy != AUTO:
+        return opened.spec.strategy in NARROWING
+    return all((opened.side(name).estimate_rows() or 0) >= AUTO_ROWS_MIN for name in SIDES)
 
 
 def united_facts(pieces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -122,7 +137,10 @@ def strategy_form(asked: str, facts: Iterable[Mapping[str, Any]]) -> dict[str, A
     asked for. A strategy that was asked for and not taken is named with the reason, and a verdict that is only probable
     with its bound.
     """
-    if asked not in _FUNCTIONS:
+    if asked == AUTO:  # what is streamed says nothing, or that; a shard whose facts are lost may have been either
+        facts = [one or {"strategy": "fingerprint"} for one in facts]
+        facts = [one for one in facts if one.get("strategy", "stream") != "stream"]
+    if asked not in _FUNCTIONS or (asked == AUTO and not facts):
         return {"strategy": "stream"}
     whole = united_facts([one if "strategy" in one else {"strategy": asked} for one in facts] or [{"strategy": asked}])
     form: dict[str, Any] = {
@@ -192,9 +210,28 @@ def _decide(opened: Opened) -> Narrowing:
             reason = "the sides share no fast hash of their own, so MD5 is taken"
     if function == MD5 and {sides[name].canary(MD5) for name in SIDES} != {_CANARY_MD5}:
         return Narrowing("stream", "the sides do not agree on the MD5 of one text")
+    if strategy == AUTO:
+        reason = _slow_link(sides, values)
+        if not reason:
+            return Narrowing("stream")
+        strategy = "fingerprint"
     whole_key = _whole_key(opened)
     span = _span(sides, {name: opened.request(name, opened.key_range, ordered=False) for name in SIDES}, whole_key)
     return Narrowing(strategy, reason, keys, values, whole_key, span)
+
+
+def _slow_link(sides: Mapping[str, NamedSide], values: Mapping[str, tuple[Form, ...]]) -> str:
+    """Return why a fingerprint is worth its cost, or "" where both sides' rows come quickly enough."""
+    found = []
+    for name in SIDES:
+        link = sides[name].link(values[name], PROBE_BYTES)
+        if link is not None:
+            row_bytes, rate = link
+            found.append((row_bytes / rate / FINGERPRINT_S, name, row_bytes, rate))
+    gain, name, row_bytes, rate = max(found, default=(0.0, "", 0.0, 0.0))
+    if gain < AUTO_GAIN_MIN:
+        return ""
+    return f"{name}: rows of {row_bytes:.0f} bytes come at {rate / 1e6:.1f} MB/s, {gain:.0f} times as long as a digest"
 
 
 def _unique(opened: Opened, side: NamedSide) -> bool:

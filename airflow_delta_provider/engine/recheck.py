@@ -25,7 +25,7 @@ from airflow_delta_provider.core.spec import Spec
 from airflow_delta_provider.core.spill import sort_batches
 from airflow_delta_provider.core.types import KEY_BYTES
 from airflow_delta_provider.engine.named import canceller
-from airflow_delta_provider.engine.narrow import NARROWING, narrow
+from airflow_delta_provider.engine.narrow import may_narrow, narrow
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.prefetch import Prefetched
 from airflow_delta_provider.engine.shards import compare_shard, facts_of, refused_key
@@ -57,7 +57,7 @@ def compare_settled(
     """
     start, spec = file.tell(), opened.spec
     began = time.monotonic()
-    narrowed = narrow(opened, key_range) if spec.strategy in NARROWING else None
+    narrowed = narrow(opened, key_range) if may_narrow(opened) else None
     waited_ms = round((time.monotonic() - began) * 1000)
     facts = compare_shard(opened, key_range, file, progress=progress, narrowed=narrowed, **options)
     facts["read_ms"] += waited_ms

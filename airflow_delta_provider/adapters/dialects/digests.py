@@ -26,6 +26,8 @@ class Digests(ABC):
     length, so different rows have different texts.
     """
 
+    remote = True
+    """Whether rows of this engine come over a network at all."""
     fence: str
     """What keeps an engine from computing an inner expression once for each use outside."""
 
@@ -69,6 +71,10 @@ class Digests(ABC):
     @abstractmethod
     def whole(self) -> ReadColumn:
         """Return a computed column of 64-bit numbers."""
+
+    @abstractmethod
+    def payload(self) -> ReadColumn:
+        """Return a computed column of text."""
 
     @abstractmethod
     def total(self) -> ReadColumn:

@@ -22,6 +22,7 @@ SEEDS = ("1;", "2;")
 class DuckdbDigests(Digests):
     """DuckDB 1.0 and newer; it computes a common inner expression once by itself."""
 
+    remote = False
     fence = ""
 
     def text(self, connection: Any, column: ReadColumn, kind: LogicalType, select: str, form: str) -> Written | None:
@@ -87,6 +88,10 @@ class DuckdbDigests(Digests):
     def whole(self) -> ReadColumn:
         """Return a BIGINT."""
         return ReadColumn(Column("", LogicalType("int"), "BIGINT"), "", pa.int64(), "", "BIGINT")
+
+    def payload(self) -> ReadColumn:
+        """Return a VARCHAR."""
+        return ReadColumn(Column("", LogicalType("text"), "VARCHAR"), "", pa.string(), "", "VARCHAR")
 
     def total(self) -> ReadColumn:
         """Return a HUGEINT, which arrives as a decimal."""

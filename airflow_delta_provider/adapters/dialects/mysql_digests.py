@@ -96,6 +96,10 @@ class MysqlDigests(Digests):
         """Return a BIGINT."""
         return _computed(LogicalType("int"), pa.int64())
 
+    def payload(self) -> ReadColumn:
+        """Return a LONGTEXT."""
+        return _computed(LogicalType("text"), pa.string())
+
     def total(self) -> ReadColumn:
         """Return a DECIMAL without places."""
         return _computed(LogicalType("decimal"), pa.decimal128(38, 0))

@@ -100,6 +100,11 @@ class PostgresqlDigests(Digests):
             Column("", LogicalType("int"), "bigint"), "", pa.int64(), "", Native(CopyForm("int8"), "bigint")
         )
 
+    def payload(self) -> ReadColumn:
+        """Return a text."""
+        native = Native(CopyForm("text"), "text")
+        return ReadColumn(Column("", LogicalType("text"), "text"), "", pa.large_string(), "", native)
+
     def total(self) -> ReadColumn:
         """Return a numeric without places."""
         native = Native(CopyForm("numeric", 38, 0), "numeric")
