@@ -231,6 +231,8 @@ def read_document(work: Work, digest_hex: str, kind: str) -> dict[str, Any]:
     except (InputDigestError, InputShardError):
         raise
     except DeltaError as error:
+        if error.retryable:
+            raise  # a store that does not answer says nothing of the shard
         raise InputShardError(f"{str(digest_hex)[:80]} is no planned shard: {error.message}") from error
     if not isinstance(found, dict) or found.get("format") != kind:
         raise InputShardError(f"{digest_hex} is no document of format {kind}.", where=digest_hex)
