@@ -175,7 +175,8 @@ def reconcile_and_patch(
     Actions") and ``apply``. A rejection skips ``apply``; where nothing would be written, nobody is asked.
 
     :param spec: as of `PlanShardsOperator`.
-    :param reconcile_args: more arguments of `reconcile`, such as ``shards`` and ``signer_conn_id``.
+    :param reconcile_args: more arguments of `reconcile`, such as ``shards`` and ``signer_conn_id``, which signs the proof of
+        the patch too.
     :param patch_args: arguments of `PlanPatchOperator` and `ApplyPatchOperator`, such as ``rule``, ``max_share``,
         ``checkpoint_scope`` and ``ledger_detail``.
     :param approval_args: arguments of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``.
@@ -187,7 +188,7 @@ def reconcile_and_patch(
     with group:
         compared = reconcile(spec, store_conn_id=store_conn_id, **(reconcile_args or {}))
         shared: dict[str, Any] = {"manifest": compared.manifest, "spec": spec, "store_conn_id": store_conn_id}
-        shared |= patch_args or {}
+        shared |= {"signer_conn_id": (reconcile_args or {}).get("signer_conn_id"), **(patch_args or {})}
         plan = PlanPatchOperator(task_id="plan", **shared)
         named: dict[str, Any] = {"plan": plan.output, "plan_task_id": plan.task_id}
         asked = {"subject": "Apply this patch?", **(approval_args or {})}

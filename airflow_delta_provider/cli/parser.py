@@ -211,6 +211,7 @@ def _patch_commands(commands: Any) -> None:
     _store(rollback)
     for parser in (patch, rollback):
         parser.add_argument("--conflicts", choices=("refuse", "skip"), default="refuse", help="rows written meanwhile")
+        parser.add_argument("--sign", metavar="KEY", help=f"sign the proof: {SIGN_HELP}")
         parser.add_argument("--allow", action="append", metavar="NAME", help="a trigger or foreign key that may act")
         parser.add_argument("--batch", type=_positive, metavar="N", help="with skip: commit N changes at a time")
         parser.add_argument("--pause", type=float, default=0.0, metavar="SECONDS", help="between two batches")

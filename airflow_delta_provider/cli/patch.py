@@ -28,6 +28,7 @@ ROWS_SHOWN = 20
 
 def patch(arguments: argparse.Namespace) -> int:
     """Plan or apply a patch. Exit: 0 done and equal, 1 conflicts, or something still differs."""
+    from airflow_delta_provider.cli.compare import load_sign
     from airflow_delta_provider.cli.verify import read_trust
 
     _demand_digest(arguments.digest, "DIGEST")
@@ -44,6 +45,7 @@ def patch(arguments: argparse.Namespace) -> int:
         pause_s=arguments.pause,
         checkpoint_scope=arguments.checkpoint_scope,
         ledger_detail=arguments.ledger_detail,
+        sign=load_sign(arguments.sign) if arguments.sign else None,
     )
     if arguments.dry_run:
         plan = plan_patch(spec, store, arguments.digest, options)
@@ -57,6 +59,8 @@ def patch(arguments: argparse.Namespace) -> int:
 
 def rollback(arguments: argparse.Namespace) -> int:
     """Take a patch back. Exit: 0 done and as before, 1 conflicts, or something is not as before."""
+    from airflow_delta_provider.cli.compare import load_sign
+
     _demand_digest(arguments.patch, "PATCH")
     spec, store = load_spec(arguments.spec), open_store(arguments.store)
     options = PatchOptions(
@@ -66,6 +70,7 @@ def rollback(arguments: argparse.Namespace) -> int:
         pause_s=arguments.pause,
         checkpoint_scope=arguments.checkpoint_scope,
         ledger_detail=arguments.ledger_detail,
+        sign=load_sign(arguments.sign) if arguments.sign else None,
     )
     return _report(rollback_patch(spec, store, arguments.patch, options), arguments.json, "as before")
 

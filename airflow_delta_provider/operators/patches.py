@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_delta_provider._compat import AirflowFailException, BaseOperator, Context
 from airflow_delta_provider.core.errors import InputPolicyError
 from airflow_delta_provider.links import ManifestLink
-from airflow_delta_provider.operators.common import STORE_CONN_ID, log_group, refusals_fail_without_retry, spec_of
+from airflow_delta_provider.operators.common import (
+    STORE_CONN_ID,
+    log_group,
+    refusals_fail_without_retry,
+    sign_with,
+    spec_of,
+)
 from airflow_delta_provider.operators.metrics import timed
 
 if TYPE_CHECKING:
@@ -46,10 +52,12 @@ class PatchOperator(BaseOperator):
     :param checkpoint_scope: ``touched`` (the touched rows are kept as they were) or ``ranges`` (also all between them).
     :param ledger_detail: what the page shows of rows that were left: ``counts``, ``keys``, ``digests`` or ``values``.
     :param trust: file with the trust document; without it the one that the store's connection names (templated).
+    :param signer_conn_id: connection of type ``delta_signer`` that signs the manifest of the proof; without it that one is
+        not signed (templated).
     :param store_conn_id: connection of type ``delta_store`` (templated).
     """
 
-    template_fields: Sequence[str] = ("spec", "store_conn_id", "trust")
+    template_fields: Sequence[str] = ("signer_conn_id", "spec", "store_conn_id", "trust")
     template_fields_renderers = {"spec": "json"}  # noqa: RUF012 - Airflow's own form
     template_ext: Sequence[str] = (".yaml", ".yml")
     operator_extra_links = (ManifestLink(),)
@@ -66,6 +74,7 @@ class PatchOperator(BaseOperator):
         checkpoint_scope: str = "touched",
         ledger_detail: str = "keys",
         trust: str | None = None,
+        signer_conn_id: str | None = None,
         store_conn_id: str = STORE_CONN_ID,
         **kwargs: Any,
     ) -> None:
@@ -78,6 +87,7 @@ class PatchOperator(BaseOperator):
         self.checkpoint_scope = checkpoint_scope
         self.ledger_detail = ledger_detail
         self.trust = trust
+        self.signer_conn_id = signer_conn_id
         self.store_conn_id = store_conn_id
 
     def opened(self) -> tuple[Spec, Store, dict[str, Any]]:
@@ -103,6 +113,7 @@ class PatchOperator(BaseOperator):
             trust=trust,
             batch_rows=self.batch_rows,
             pause_s=self.pause_s,
+            sign=sign_with(self.signer_conn_id),
             checkpoint_scope=self.checkpoint_scope,
             ledger_detail=self.ledger_detail,
             **more,

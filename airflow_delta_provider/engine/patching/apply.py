@@ -77,7 +77,8 @@ def _prepared(
     """Verify, open, read the rows before, decide and check; the sides are closed before the writer opens."""
     manifest, pair_id = load_manifest(store, manifest_id, options)
     with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
-        context = context_of(opened, store, manifest_id, manifest, pair_id, options.rule, seal_key)
+        found = context_of(opened, store, manifest_id, manifest, pair_id, options.rule, seal_key)
+        context = replace(found, sign=options.sign)
         view.check_detail(context, options.ledger_detail)
         check_source(opened, context)
         writer = open_writer(context.side_spec())

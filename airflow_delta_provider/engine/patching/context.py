@@ -23,6 +23,7 @@ from airflow_delta_provider.core.patch_seal import seal_key_of
 from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import SideSpec, Spec
 from airflow_delta_provider.core.store import blobs
+from airflow_delta_provider.core.store.publish import Sign
 from airflow_delta_provider.core.store.published import open_body, sidecars_of
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.types import NUMBERS, LogicalType, from_schema
@@ -53,7 +54,7 @@ class PairColumn:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything that is fixed about one patch. ``sensitive``: checkpoints are stored encrypted."""
+    """Everything that is fixed about one patch. ``sign``: makes the envelope of the manifest that proves it."""
 
     spec: Spec
     store: Store
@@ -67,6 +68,7 @@ class Context:
     hmac_key: HmacKey | None
     seal_key: bytes | None
     filtered: bool
+    sign: Sign | None = None
 
     @property
     def side(self) -> str:

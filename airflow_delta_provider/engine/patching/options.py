@@ -11,6 +11,7 @@ from airflow_delta_provider.adapters.writers.base import Writer
 from airflow_delta_provider.core.errors import InputPolicyError
 from airflow_delta_provider.core.patch import PatchRule
 from airflow_delta_provider.core.spec import SideSpec
+from airflow_delta_provider.core.store.publish import Sign
 from airflow_delta_provider.core.trust import Trust
 
 CONFLICTS = ("refuse", "skip")
@@ -41,6 +42,7 @@ class PatchOptions:
     ``checkpoint_scope``: ``touched`` (before-images of the touched rows) or ``ranges`` (also of every row between them).
     ``ledger_detail``: what an outcome and the page show of the records that were left: ``counts``, ``keys`` (with the
     reason), and with rows as keyed ``digests`` or as ``values``; sensitive columns are keyed digests throughout.
+    ``sign``: gives the envelope of the manifest that proves the outcome; None leaves it unsigned.
     Raises: InputPolicyError (DELTA_INPUT_POLICY).
     """
 
@@ -55,6 +57,7 @@ class PatchOptions:
     pause_s: float = 0.0
     checkpoint_scope: str = "touched"
     ledger_detail: str = "keys"
+    sign: Sign | None = None
 
     def __post_init__(self) -> None:
         if self.checkpoint_scope not in CHECKPOINT_SCOPES:

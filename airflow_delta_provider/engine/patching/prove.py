@@ -105,6 +105,7 @@ def _compare(context: Context, opened: Opened, folder: Path, patch_id: str, ledg
                 page_index=None if counts else merged.facts.page_index,
                 sidecar={"ledger": ledger, "patch": patch_id, "strategy": "stream"},
             ),
+            sign=context.sign,
         )
     return receipt.manifest, path
 

@@ -77,7 +77,8 @@ def rollback_patch(
     options = replace(options, rule=rule)
     manifest, _ = load_manifest(store, header["manifest"], options)
     with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
-        context = context_of(opened, store, header["manifest"], manifest, pair_id, rule, seal_key)
+        found = context_of(opened, store, header["manifest"], manifest, pair_id, rule, seal_key)
+        context = replace(found, sign=options.sign)
         view.check_detail(context, options.ledger_detail)
         writer = open_writer(context.side_spec())
     taken_back = rollback_id(patch_id, ledgers[0][0])
