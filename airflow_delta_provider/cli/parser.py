@@ -103,7 +103,7 @@ def _read_commands(commands: Any) -> None:
     serve = _add(commands, "serve", "serve the pages over a store on this machine, until it is interrupted", "serve")
     _store(serve)
     serve.add_argument(
-        "--port", type=_count, default=8793, metavar="N", help="port on 127.0.0.1 (8793; 0: any free one)"
+        "--port", type=_count, default=8893, metavar="N", help="port on 127.0.0.1 (8893; 0: any free one)"
     )
     _trust(serve)
     conformance = _add(commands, "conformance", "run published vector files", "conformance")

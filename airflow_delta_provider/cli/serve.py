@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from airflow_delta_provider.cli.verify import read_trust
+from airflow_delta_provider.core.errors import ConnectError
 from airflow_delta_provider.core.store import layout, open_store
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.trust import Trust
@@ -31,7 +32,11 @@ class Pages(ThreadingHTTPServer):
     def __init__(self, store: Store, port: int, trust: Trust | None = None) -> None:
         self.store, self.trust = store, trust
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
-        super().__init__((HOST, port), _Handler)
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            said = f"Port {port} of {HOST} cannot be taken: {error.strerror}. --port 0 takes any free one."
+            raise ConnectError(said, where="--port") from error
 
     @property
     def address(self) -> str:
@@ -88,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def pages(store: Store, port: int, trust: Trust | None = None) -> Iterator[Pages]:
-    """Bind the port and give the server; its socket is closed at the end. Raises: OSError where the port is taken."""
+    """Bind the port and give the server; its socket is closed at the end. Raises: ConnectError where the port is taken."""
     server = Pages(store, port, trust)
     try:
         yield server

@@ -12,6 +12,7 @@ from cli_store import MANIFEST, Folder, example
 
 from airflow_delta_provider.cli.serve import pages
 from airflow_delta_provider.core import documents
+from airflow_delta_provider.core.errors import ConnectError
 from airflow_delta_provider.core.store.publish import publish
 from airflow_delta_provider.web import records
 from airflow_delta_provider.web.opened import open_manifest
@@ -161,3 +162,12 @@ def test_every_key_is_found_where_it_is(signed):
         place, _ = opened.place_of(key + b"\x00")
         assert place == number + 1
     assert records.find_records(opened, records.Query()).next is None
+
+
+def test_a_port_that_is_taken_is_told_as_such(signed):
+    """Airflow's own servers stand on ports nearby; "make room" is no advice here."""
+    with (
+        pages(signed.store, 0) as server,
+        pytest.raises(ConnectError, match=r"Port \d+ of 127\.0\.0\.1 cannot be taken"),
+    ):
+        pages(signed.store, server.server_address[1]).__enter__()
