@@ -19,7 +19,7 @@ from airflow_delta_provider.core.verify_store import verify_published
 from airflow_delta_provider.engine.patching import PatchOptions, apply_patch
 from airflow_delta_provider.engine.patching.surroundings import read_surroundings
 from airflow_delta_provider.report.material import load_material
-from airflow_delta_provider.web.manifest_page import patches_html
+from airflow_delta_provider.web.left_rows import listed_html
 from airflow_delta_provider.web.patches import patches_of
 
 PAIR = log.pair_id_of("bench", "bench:source", "bench:target")
@@ -172,7 +172,8 @@ def test_a_ledger_is_shown_in_the_detail_that_was_asked_for(lite, detail, shown)
     assert len(rows) == (0 if shown is None else 4)
     assert all(row.keys() == shown for row in rows)
     material = load_material(lite.store, manifest)
-    page = "".join(patches_html(patches_of(material)))
+    listed = [(patch, patch.listed) for patch in patches_of(material) if patch.listed is not None]
+    page = "".join(part for one in listed for part in listed_html(*one))
     documents = json.dumps([plan.excluded, document, back.document(), [one.document() for one in patches_of(material)]])
     assert "card-" not in documents and "card-" not in page
     assert ("human" in documents, "human" in page) == ((detail == "values"),) * 2
