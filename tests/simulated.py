@@ -98,6 +98,9 @@ class Simulated:
         low, high = struct.unpack(">qq", hashlib.md5(CANARY.encode(), usedforsecurity=False).digest())
         return low, high
 
+    def link(self, values: Sequence[Form], payload_bytes: int) -> tuple[float, float] | None:
+        return None
+
     def exact(self, request: Request) -> bool:
         return True
 
