@@ -26,6 +26,11 @@ class Rest:
         login = {"username": hosts.USER, "password": hosts.password(host)}
         self._token = str(self._call("POST", f"{address}/auth/token", login)["access_token"])
 
+    @property
+    def port(self) -> int:
+        """The port of the API server on loopback."""
+        return int(self._address.rsplit(":", 1)[1])
+
     def start(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Trigger a Dag as soon as it is known; return the run's id."""
         body = {"logical_date": None, "conf": dict(conf or {})}

@@ -28,6 +28,10 @@ class Proxy:
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
+    def aim(self, port: int) -> None:
+        """Pass later connections on to another port, where that of the server was not known before."""
+        self._target = port
+
     def close(self) -> None:
         """End every connection and every thread."""
         self._over.set()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import ceph
+import proxy as proxies
 import psycopg
 import pymysql
 import pytest
@@ -28,6 +30,8 @@ SIDES = {
     "source": {"conn_id": "legacy", "table": "orders", "label": "legacy"},
     "target": {"conn_id": "new", "table": "orders", "label": "new"},
 }
+CUT_S = 120
+CUT_ROWS = 200_000
 DAG = f"""from datetime import timedelta
 from airflow.sdk import dag
 from airflow_delta_provider.task_groups import reconcile
@@ -128,6 +132,55 @@ def test_a_killed_worker_costs_a_retry_and_no_record(tmp_path):
         }
         alone = reconcile(parse_spec({"name": "orders", "key": ["id"], **sides}), MemoryStore(), open_side)
         assert alone.records == ROWS // 1000
+        assert manifest == alone.receipt.manifest
+
+
+def test_workers_cut_off_from_the_api_server_cost_retries_and_no_record(tmp_path):
+    """For two minutes no task can say that it lives or is done; shards that were finished meanwhile are not lost."""
+    (tmp_path / "dags").mkdir()
+    patient = DAG.replace('"retries": 3', '"retries": 40').replace("seconds=1", "seconds=5").replace("=16,", "=4,")
+    (tmp_path / "dags" / "orders.py").write_text(patient)
+    with (
+        servers.postgresql() as postgresql,
+        servers.mariadb() as mariadb,
+        ceph.s3_server() as s3,
+        proxies.proxied(0) as line,
+    ):
+        old, new = postgresql.create_database(), mariadb.create_database()
+        write_source(old, CUT_ROWS)
+        write_target(new, CUT_ROWS)
+        connections = {
+            "legacy": connection_of(old, "postgres"),
+            "new": connection_of(new, "mysql"),
+            "delta_store_default": {"conn_type": "delta_store", "host": f"s3://{s3.bucket()}/deltas"},
+        }
+        address = f"http://127.0.0.1:{line.port}/execution/"
+        more = {**s3.environment, "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": address}
+        with celery_set(tmp_path / "home", tmp_path / "dags", connections, more) as airflow:
+            rest = airflow.rest
+            line.aim(rest.port)
+            run_id = rest.start("orders")
+            tasks = f"dags/orders/dagRuns/{run_id}/taskInstances"
+            with mysql(new) as lock:
+                rest.wait_for_state(f"{tasks}/reconcile.plan")
+                lock.execute("LOCK TABLES orders WRITE")
+                rest.wait("four shards to be compared", lambda: running(rest, tasks) == 4 or None)
+                line.fault = "drop"
+                lock.execute("UNLOCK TABLES")
+            time.sleep(CUT_S)
+            line.fault = None
+            assert rest.wait_for_state(f"dags/orders/dagRuns/{run_id}") == "success", rest.told(
+                f"dags/orders/dagRuns/{run_id}"
+            )
+            manifest = rest.returned("orders", run_id, "reconcile.merge")
+            found = rest.call("GET", f"{tasks}?limit=100")["task_instances"]
+        assert any(one["try_number"] > 1 for one in found)
+        sides = {
+            name: {"uri": uri, "table": "orders", "label": SIDES[name]["label"]}
+            for name, uri in (("source", old), ("target", new))
+        }
+        alone = reconcile(parse_spec({"name": "orders", "key": ["id"], **sides}), MemoryStore(), open_side)
+        assert alone.records == CUT_ROWS // 1000
         assert manifest == alone.receipt.manifest
 
 
