@@ -5,6 +5,7 @@ What comes out is what `generation.classify` gives; this is the way that keeps u
 
 from __future__ import annotations
 
+import hashlib
 from binascii import unhexlify
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,15 @@ from airflow_delta_provider.core.documents.generation import first_line
 from airflow_delta_provider.core.errors import GenerationContractError, PackDigestError
 from airflow_delta_provider.core.generation import Change, Entry, Seen, Tally, take_step
 from airflow_delta_provider.core.ids import sha256_hex
-from airflow_delta_provider.core.packs import KeyBounds, PackRow, PackWriter, packs_of_range, parse_pack
+from airflow_delta_provider.core.packs import (
+    KeyBounds,
+    PackRow,
+    PackWriter,
+    add_nodes,
+    body_block,
+    packs_of_range,
+    parse_pack,
+)
 
 WINDOW_KEYS: Final = 1024
 """Keys that are compared as one list."""
@@ -75,6 +84,31 @@ def read_batches(
         stop = len(batch.sort_keys) if upper is None else bisect_left(batch.sort_keys, upper)
         part = slice(start, stop)
         yield EntryBatch(batch.sort_keys[part], batch.present[part], batch.lines[part], batch.leaves[part])
+
+
+def concatenate(
+    parts: Sequence[tuple[Sequence[PackRow], Callable[[str], bytes]]],
+) -> tuple[list[PackRow], dict[str, Any]]:
+    """Return index rows and body block of packs put one after the other; none is rewritten, nodes are those of its place.
+
+    Raises: PackDigestError, GenerationContractError, as `read_batches`; UnsortedStreamError where the packs of one part
+    do not come after those of the part before.
+    """
+    rows, tree, hasher, size = list[PackRow](), merkle.Accumulator(), hashlib.sha256(), 0
+    last: bytes | None = None
+    for part, read in parts:
+        for row in part:
+            data = read(row.sha256)
+            batch = _read_batch(data, row)
+            if batch.sort_keys[0] != row.first:
+                raise PackDigestError("A pack is not what the index says.", where=f"pack at entry {row.start}")
+            last = check_ascent(batch.sort_keys, last, "entries")
+            start = tree.size
+            nodes = add_nodes(tree, batch.leaves)
+            rows.append(PackRow(row.pack_bytes, row.first, nodes, row.records, row.sha256, start))
+            hasher.update(data)
+            size += len(data)
+    return rows, body_block(size, tree, hasher.hexdigest())
 
 
 def _read_batch(data: bytes, row: PackRow) -> EntryBatch:

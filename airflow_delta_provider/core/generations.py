@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from airflow_delta_provider.core.bulk_sweep import concatenate
 from airflow_delta_provider.core.documents import Document, build_generation, parse_generation, range_bytes
 from airflow_delta_provider.core.documents.generation import DISPOSITIONS, SWEEP_COUNTS
 from airflow_delta_provider.core.errors import (
@@ -18,7 +19,7 @@ from airflow_delta_provider.core.errors import (
 from airflow_delta_provider.core.generation import Tally
 from airflow_delta_provider.core.ids import sha256_hex
 from airflow_delta_provider.core.manifest import KeyBounds, check_tiling
-from airflow_delta_provider.core.packs import PackRow, concatenate, index_bytes, read_pack_index
+from airflow_delta_provider.core.packs import PackRow, index_bytes, read_pack_index
 
 SAME_IN_CHAIN: Final = ("contract", "hmac_key", "key", "pair", "schema")
 SAME_IN_ALL: Final = (*SAME_IN_CHAIN, "generation", "predecessor")

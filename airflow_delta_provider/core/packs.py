@@ -129,7 +129,7 @@ class PackWriter:
         if not self._lines:
             return
         data, start = b"\n".join(self._lines) + b"\n", self._tree.size
-        nodes = _add_nodes(self._tree, self._leaves)
+        nodes = add_nodes(self._tree, self._leaves)
         digest = hashlib.sha256(data).hexdigest()
         self.rows.append(PackRow(len(data), self._first, nodes, len(self._leaves), digest, start))
         self._put(data)
@@ -140,10 +140,10 @@ class PackWriter:
     def close(self) -> dict[str, Any]:
         """Return the body block; nothing may be added afterwards."""
         self._flush()
-        return _block(self._bytes, self._tree, self._sha256.hexdigest())
+        return body_block(self._bytes, self._tree, self._sha256.hexdigest())
 
 
-def _add_nodes(tree: merkle.Accumulator, leaves: Sequence[bytes]) -> tuple[bytes, ...]:
+def add_nodes(tree: merkle.Accumulator, leaves: Sequence[bytes]) -> tuple[bytes, ...]:
     """Add leaves to a tree and return the aligned subtrees that cover them."""
     start = tree.size
     nodes = merkle.aligned_nodes(leaves, start)
@@ -152,7 +152,8 @@ def _add_nodes(tree: merkle.Accumulator, leaves: Sequence[bytes]) -> tuple[bytes
     return tuple(nodes)
 
 
-def _block(size: int, tree: merkle.Accumulator, sha256: str) -> dict[str, Any]:
+def body_block(size: int, tree: merkle.Accumulator, sha256: str) -> dict[str, Any]:
+    """Return the body block of packs: their bytes, and the tree and SHA-256 over all of them."""
     return {"bytes": size, "records": tree.size, "root": tree.root().hex(), "sha256": sha256}
 
 
@@ -260,28 +261,3 @@ def read_entries(
             last = entry.sort_key
             if (lower is None or lower <= last) and (upper is None or last < upper):
                 yield entry
-
-
-def concatenate(
-    parts: Sequence[tuple[Sequence[PackRow], Callable[[str], bytes]]],
-) -> tuple[list[PackRow], dict[str, Any]]:
-    """Return index rows and body block of packs put one after the other; none is rewritten, nodes are computed anew.
-
-    Raises: as `read_pack`; UnsortedStreamError where the packs of one part do not come after those of the part before.
-    """
-    rows, tree, hasher, size = list[PackRow](), merkle.Accumulator(), hashlib.sha256(), 0
-    last: bytes | None = None
-    for part, read in parts:
-        for row in part:
-            data = read(row.sha256)
-            entries = read_pack(data, row)
-            for entry in entries:
-                if last is not None and entry.sort_key <= last:
-                    raise UnsortedStreamError(f"entries: key {entry.sort_key.hex()} after {last.hex()}.")
-                last = entry.sort_key
-            start = tree.size
-            nodes = _add_nodes(tree, merkle.leaf_hashes([entry.line for entry in entries]))
-            rows.append(PackRow(row.pack_bytes, row.first, nodes, row.records, row.sha256, start))
-            hasher.update(data)
-            size += len(data)
-    return rows, _block(size, tree, hasher.hexdigest())

@@ -117,6 +117,8 @@ def sweep(
     with ExitStack() as stack:
         opened = stack.enter_context(open_sweep(spec, store, open_side, hmac_key=hmac_key, predecessor=predecessor))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-sweep-")))
+        if shards is None and workers == 1 and "shards" not in spec.form:
+            shards = 1  # nobody shares the work, and what is in one piece needs no merge
         ranges = plan_sweep_ranges(opened, count=shards, workers=workers)
         spilled = None
         if len(ranges) > 1 and opened.range_cost("target") is RangeCost.SCAN:
