@@ -84,6 +84,8 @@ class Request:
     ``ordered``: True where rows are wanted in canonical key order (only asked of a side whose order is not NONE).
     ``buckets``: how a fingerprint groups the range, or the buckets that a read is confined to; only of a side that
     takes fingerprints.
+    ``refusable``: columns of which a value that the side refuses comes as NULL, while the row's REFUSED_COLUMN says why. A
+    side that finds such values only in whole batches ends the read, as every side does for the other columns.
     ``shared``: what this read shares with that of the other side, from ``Together.together``, or None.
     """
 
@@ -95,6 +97,7 @@ class Request:
     filter: Any = None
     ordered: bool = False
     buckets: Buckets | None = None
+    refusable: tuple[str, ...] = ()
     shared: Any = None
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES_MAX

@@ -15,7 +15,7 @@ from airflow_delta_provider.core.errors import (
     shown,
 )
 from airflow_delta_provider.core.spec import Spec
-from airflow_delta_provider.core.types import KEEP_COLUMN, KEY_BYTES, LogicalType
+from airflow_delta_provider.core.types import KEEP_COLUMN, KEY_BYTES, REFUSED_COLUMN, LogicalType
 
 
 class ColumnLike(Protocol):
@@ -166,7 +166,7 @@ def _key_pairs(names: Names, spec: Spec, primary_keys: tuple[Sequence[str], Sequ
 
 
 def _refuse_kept_name(side: str, name: str) -> None:
-    if name in (KEEP_COLUMN, KEY_BYTES):
+    if name in (KEEP_COLUMN, KEY_BYTES, REFUSED_COLUMN):
         raise SideNamesError(
             f"{side}: a read adds a column named {shown(name)!r} of its own; exclude that column, or read it in a query"
             " under another name.",

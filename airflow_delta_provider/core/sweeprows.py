@@ -21,10 +21,10 @@ from airflow_delta_provider.core.keyset import bool_numpy, index_array
 from airflow_delta_provider.core.recorded import OMITTED, ComparedColumn, Recorder, canonical
 from airflow_delta_provider.core.rowtext import json_rows, repeated
 from airflow_delta_provider.core.stream import Block
+from airflow_delta_provider.core.types import VALUE_CODES
 
 ENCODED_ROWS = 16_384
 """Rows that are digested at a time."""
-VALUE_CODES = "DELTA_VALUE_"
 _BYTES = pa.large_binary()
 _NOTHING = pa.scalar(b"", _BYTES)
 _NULL = b"null"
@@ -63,7 +63,8 @@ class RowEncoder:
     def seen_batches(self, blocks: Iterator[Block], *, filtered: bool) -> Iterator[SeenBatch]:
         """Yield what each block holds, in its order.
 
-        ``filtered``: the last value column of the blocks tells for which rows the filter is true.
+        The last value column of the blocks holds the codes of values that the side refused, NULL where none was.
+        ``filtered``: the one before it tells for which rows the filter is true.
         """
         for block in blocks:
             for start in range(0, len(block), ENCODED_ROWS):
@@ -73,7 +74,7 @@ class RowEncoder:
     def _batch(self, block: Block, part: Block, start: int, filtered: bool) -> SeenBatch:
         keys = part.keys.data.to_pylist()
         chosen = np.ones(len(part), bool)
-        values = part.values
+        values, refused = part.values[:-1], part.values[-1]
         if filtered:
             chosen = bool_numpy(values[-1].fill_null(False))
             values = values[:-1]
@@ -83,11 +84,13 @@ class RowEncoder:
             repeated = _mark_repeats(keys, block, start, chosen, shown)
         rows = np.flatnonzero(chosen)
         if len(rows) == len(part):
-            encoded = self._encode(values, part.keys.data)
+            encoded = self._encode(values, part.keys.data, refused)
             whole = _Found(self, part, keys, encoded, None, repeated)
             return SeenBatch(keys, encoded.digests, whole.seen, whole.rows)
         index = index_array(rows)
-        encoded = self._encode([column.take(index) for column in values], part.keys.data.take(index))
+        encoded = self._encode(
+            [column.take(index) for column in values], part.keys.data.take(index), refused.take(index)
+        )
         place_of = np.full(len(part), -1, np.int64)
         place_of[rows] = np.arange(len(rows))
         left = np.flatnonzero(shown)
@@ -96,8 +99,10 @@ class RowEncoder:
         found = _Found(self, part, keys, encoded, (left, places), repeated)
         return SeenBatch([keys[row] for row in left], digests, found.seen, found.rows)
 
-    def _encode(self, values: list[pa.Array], keys: pa.Array) -> Encoded:
+    def _encode(self, values: list[pa.Array], keys: pa.Array, refused_by_side: pa.Array) -> Encoded:
         codes: dict[int, str] = {}
+        if refused_by_side.null_count < len(refused_by_side):
+            codes = {row: code for row, code in enumerate(refused_by_side.to_pylist()) if code is not None}
         texts = []
         for column, array in zip(self._columns, values, strict=True):
             made, refused = column.texts(array)

@@ -17,6 +17,10 @@ KEY_KINDS = ("bool", *NUMBERS, "text", "bytes", "uuid", *TIMES)
 
 KEEP_COLUMN = "\x00keep"
 """Name of the extra boolean column that says for which rows the filter is true; NULL and false are both left out."""
+REFUSED_COLUMN = "\x00refused"
+"""Name of the extra text column that holds the code of the first value refused in a row; NULL where none was."""
+VALUE_CODES = "DELTA_VALUE_"
+"""How the codes of refusals begin that are of one value, and not of its column or of the whole data set."""
 KEY_BYTES = "\x00key"
 """Name of the extra large_binary column that holds the key bytes of a row on its way through a sort."""
 

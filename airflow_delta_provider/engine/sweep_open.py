@@ -24,6 +24,7 @@ from airflow_delta_provider.core.errors import (
 )
 from airflow_delta_provider.core.generations import check_range_covers
 from airflow_delta_provider.core.pairing import Names, Pairing, pair_columns
+from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.predecessor import Predecessor, load_generation, newest_generation
 from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import SideSpec, Spec
@@ -113,6 +114,13 @@ class OpenedSweep(Opened):
     def start(self) -> Start:
         """What another process needs to open the same sweep."""
         return Start(self.follows, None if self.predecessor is None else self.predecessor.header_id)
+
+    def request(self, name: str, key_range: KeyRange, *, ordered: bool, values: bool = True) -> Request:
+        """As ``Opened.request``: a value that is refused fails its row, unless the key or the filter is in need of it."""
+        whole = super().request(name, key_range, ordered=ordered, values=values)
+        needed = {*whole.key, *(column.name for column in self.key_columns(name))}
+        needed |= set() if whole.filter is None else set(whole.filter.columns)
+        return replace(whole, refusable=tuple(column for column in whole.columns if column not in needed))
 
     @property
     def filtered(self) -> bool:

@@ -32,7 +32,7 @@ from airflow_delta_provider.core.manifest import build_manifest
 from airflow_delta_provider.core.packs import PackWriter, index_bytes
 from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.sweeprows import RowEncoder
-from airflow_delta_provider.core.types import KEEP_COLUMN
+from airflow_delta_provider.core.types import KEEP_COLUMN, REFUSED_COLUMN
 from airflow_delta_provider.engine.named import canceller
 from airflow_delta_provider.engine.prefetch import Prefetched
 from airflow_delta_provider.engine.spilled import read_spilled
@@ -124,8 +124,8 @@ def _sweep_once(
     changes = _ChangeWriter(opened, BodyWriter(body, bounds))
     writer = PackWriter(changes.limited(packs.put))
     layout = opened.layout("target", key_range)
-    if opened.filtered:
-        layout = replace(layout, values=(*layout.values, KEPT_COLUMN))
+    kept_too = (KEPT_COLUMN,) if opened.filtered else ()
+    layout = replace(layout, values=(*layout.values, *kept_too, REFUSED_COLUMN))
     encoder = RowEncoder(opened.comparison, opened.spec.schema_version)
     before = iter(()) if opened.predecessor is None else opened.predecessor.batches(packs.read, bounds)
     with closing(_read(opened, key_range, ordered, spilled)) as batches:
@@ -158,13 +158,18 @@ def _read(opened: OpenedSweep, key_range: KeyRange, ordered: bool, spilled: Path
 def _kept(
     batches: Iterator[pa.RecordBatch], counts: stream.SideCounts, watch: Callable[[int], None] | None
 ) -> Iterator[pa.RecordBatch]:
-    """Rename the filter's column, so that no row is dropped for it; ``watch`` looks at the clock for each batch."""
+    """Rename the filter's column, so that no row is dropped for it, and let every batch say which rows were refused.
+
+    ``watch`` looks at the clock for each batch.
+    """
     for batch in batches:
         if watch is not None:
             watch(counts.rows)
         names = batch.schema.names
         if KEEP_COLUMN in names:
             batch = batch.rename_columns([KEPT_COLUMN if name == KEEP_COLUMN else name for name in names])
+        if REFUSED_COLUMN not in names:
+            batch = batch.append_column(pa.field(REFUSED_COLUMN, pa.string()), pa.nulls(batch.num_rows, pa.string()))
         yield batch
 
 

@@ -29,7 +29,8 @@ from airflow_delta_provider.core.errors import (
     ValueTextError,
     shown,
 )
-from airflow_delta_provider.core.types import LogicalType, from_schema
+from airflow_delta_provider.core.keyset import flat_true
+from airflow_delta_provider.core.types import REFUSED_COLUMN, LogicalType, from_schema
 
 SAMPLE_READ_MAX = 64
 """Row groups or batches that a sample looks at, spread over the files."""
@@ -138,7 +139,7 @@ class FileSide(ABC):
         return RangeCost.SCAN
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield batches of the requested columns, with KEEP_COLUMN last where there is a filter."""
+        """Yield batches of the requested columns, then REFUSED_COLUMN if asked for, KEEP_COLUMN where there is a filter."""
         extra = tuple(request.filter.columns) if request.filter is not None else ()
         wanted = tuple(dict.fromkeys((*request.columns, *extra)))
         types = {name: self.type_of(name) for name in wanted}
@@ -152,24 +153,25 @@ class FileSide(ABC):
     def _with_partitions(
         self, file: SideFile, batch: pa.RecordBatch, wanted: tuple[str, ...], types: Mapping[str, LogicalType]
     ) -> pa.RecordBatch:
+        extra = [name for name in batch.schema.names if name == REFUSED_COLUMN]
         if not self._partition_names:
-            return batch.select(list(wanted))
+            return batch.select([*wanted, *extra])
         arrays = []
-        for name in wanted:
+        for name in (*wanted, *extra):
             if name not in self._partition_names:
                 arrays.append(batch.column(name))
                 continue
             text = texts([dict(file.partitions)[name]])
             value = self.parsed(text, types[name], name, file, lambda _: "in its folder's name")
             arrays.append(value.take(int64_array(np.zeros(batch.num_rows, np.int64))))
-        return pa.RecordBatch.from_arrays(arrays, names=list(wanted))
+        return pa.RecordBatch.from_arrays(arrays, names=[*wanted, *extra])
 
     def _delivered(self, batch: pa.RecordBatch, request: Request, types: Mapping[str, LogicalType]) -> pa.RecordBatch:
         if request.filter is None:
             return batch
         keep = request.filter.evaluate(batch, types)
-        arrays = [*(batch.column(name) for name in request.columns), keep]
-        return pa.RecordBatch.from_arrays(arrays, names=[*request.columns, KEEP_COLUMN])
+        names = [*request.columns, *(name for name in batch.schema.names if name == REFUSED_COLUMN)]
+        return pa.RecordBatch.from_arrays([*(batch.column(name) for name in names), keep], names=[*names, KEEP_COLUMN])
 
     def sample(self, key: tuple[str, ...], rows: int = SAMPLE_ROWS) -> pa.Table:
         """Return about ``rows`` key rows, evenly spread: every n-th row of one pass over the key columns."""
@@ -207,11 +209,18 @@ class FileSide(ABC):
         """Do nothing: files are open only while they are read."""
 
     def parsed(
-        self, array: pa.Array, type: LogicalType, name: str, file: SideFile, place: Callable[[int], str]
+        self,
+        array: pa.Array,
+        type: LogicalType,
+        name: str,
+        file: SideFile,
+        place: Callable[[int], str],
+        note: Callable[[list[int]], None] | None = None,
     ) -> pa.Array:
         """Read texts strictly as a type; ``place`` says where the text of a row stands.
 
-        Raises: ValueTextError naming file, column, place and text (at most 64 characters).
+        ``note`` is told the rows of texts that are none of the type, which come as NULL then.
+        Raises: ValueTextError naming file, column, place and text (at most 64 characters), where nobody takes notes.
         """
         if type.kind == "text":
             return array
@@ -219,6 +228,9 @@ class FileSide(ABC):
 
         carrier, bad = parse_text(array, type)
         if pc.any(bad, min_count=0).as_py():
+            if note is not None:
+                note(flat_true(bad).tolist())
+                return carrier
             row = pc.index(bad, True).as_py()
             raise self.bad_text(array[row].as_py(), type.text, name, file, place(row))
         return carrier

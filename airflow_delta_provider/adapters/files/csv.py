@@ -16,6 +16,7 @@ from airflow_delta_provider.adapters.files.base import FileSide, texts
 from airflow_delta_provider.adapters.files.common import UNTYPED_TEXT
 from airflow_delta_provider.adapters.files.csvscan import Fields, Form, scan
 from airflow_delta_provider.adapters.files.paths import SideFile
+from airflow_delta_provider.adapters.files.refusals import Refusals
 from airflow_delta_provider.adapters.files.streams import (
     BLOCK_BYTES,
     blocks,
@@ -108,7 +109,7 @@ class CsvSide(FileSide):
                     header, skipped = self._header(file, fields), 1
                     self._check_header(file, header, known)
                 if fields.rows > skipped:
-                    yield file, self._batch(file, fields, header, names, skipped)
+                    yield file, self._batch(file, fields, header, names, skipped, Refusals(request.refusable))
             if header is None:
                 self._header(file, None)
 
@@ -121,7 +122,13 @@ class CsvSide(FileSide):
             )
 
     def _batch(
-        self, file: SideFile, fields: Fields, header: tuple[str, ...], names: tuple[str, ...], skipped: int
+        self,
+        file: SideFile,
+        fields: Fields,
+        header: tuple[str, ...],
+        names: tuple[str, ...],
+        skipped: int,
+        refusals: Refusals,
     ) -> pa.RecordBatch:
         arrays = []
         for name in names:
@@ -132,8 +139,9 @@ class CsvSide(FileSide):
             def line(row: int) -> str:
                 return f"line {fields.line_of(row + skipped)}"
 
-            arrays.append(self.parsed(text, self.type_of(name), name, file, line))
-        return pa.RecordBatch.from_arrays(arrays, names=list(names))
+            note = refusals.note if name in refusals.names else None
+            arrays.append(self.parsed(text, self.type_of(name), name, file, line, note))
+        return refusals.batch(arrays, names)
 
     def _with_nulls(self, text: pa.Array, quoted: Any) -> pa.Array:
         if self._nulls == "never":

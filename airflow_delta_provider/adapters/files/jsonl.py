@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,8 +15,10 @@ from airflow_delta_provider.adapters.files.common import UNTYPED_TEXT
 from airflow_delta_provider.adapters.files.jsonscan import Lines, Whole
 from airflow_delta_provider.adapters.files.jsonvalues import FORMS, Reading, array_of
 from airflow_delta_provider.adapters.files.paths import SideFile
+from airflow_delta_provider.adapters.files.refusals import Refusals
 from airflow_delta_provider.adapters.files.streams import BLOCK_BYTES, blocks, compression_of, opened_text
 from airflow_delta_provider.adapters.side import Column, Request
+from airflow_delta_provider.core.errors import ValueTextError
 from airflow_delta_provider.core.types import LogicalType
 
 BLOCK_BYTES_MIN = 64 * 1024
@@ -99,11 +101,12 @@ class JsonlSide(FileSide):
         for file in self.files:
             for lines in self._scan(file, size, documents):
                 rows = [dict(found) for found in lines.objects]
-                arrays = []
+                arrays, refusals = [], Refusals(request.refusable)
                 for name, type in types.items():
+                    note = refusals.note if name in refusals.names else None
                     reading = Reading(self, file, name, lines.first, declared=name in self._declared)
-                    arrays.append(array_of([row.get(name) for row in rows], type, reading))
-                yield file, pa.RecordBatch.from_arrays(arrays, names=list(names))
+                    arrays.append(_column([row.get(name) for row in rows], type, reading, note))
+                yield file, refusals.batch(arrays, names)
 
     def _takes_sources(self, name: str, type: LogicalType) -> bool:
         """Tell whether a column's values are JSON themselves, and not texts that hold JSON."""
@@ -118,3 +121,35 @@ def _check_name(file: SideFile, line: int, name: str) -> None:
         name.encode()
     except UnicodeEncodeError as error:
         raise jsonscan.broken(file, line, "the name of a member is not valid Unicode") from error
+
+
+def _column(
+    values: list[Any], type: LogicalType, reading: Reading, note: Callable[[list[int]], None] | None
+) -> pa.Array:
+    """Return values as a carrier; ``note`` is told the rows of those that are none of the type, which come as NULL then.
+
+    Raises: ValueTextError where nobody takes notes.
+    """
+    try:
+        return array_of(values, type, reading)
+    except ValueTextError:
+        if note is None:
+            raise
+    refused = list(_refused(values, type, reading, 0))
+    note(refused)
+    for row in refused:
+        values[row] = None
+    return array_of(values, type, reading)
+
+
+def _refused(values: list[Any], type: LogicalType, reading: Reading, first: int) -> Iterator[int]:
+    """Yield the rows of values that are refused, counted from ``first``: what is refused is halved until it is one."""
+    try:
+        array_of(values, type, reading)
+    except ValueTextError:
+        if len(values) == 1:
+            yield first
+            return
+        middle = len(values) // 2
+        yield from _refused(values[:middle], type, reading, first)
+        yield from _refused(values[middle:], type, reading, first + middle)
