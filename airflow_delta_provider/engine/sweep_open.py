@@ -33,7 +33,7 @@ from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.types import LogicalType, from_schema
 from airflow_delta_provider.engine.named import NamedSide, named
 from airflow_delta_provider.engine.opened import Opened, OpenSide, hmac_from_environment, side_options
-from airflow_delta_provider.engine.typing import Typed, admit_values, resolve_untyped, type_columns
+from airflow_delta_provider.engine.typing import Typed, admit_values, mapped_type, resolve_untyped, type_columns
 
 WIDER = {("int", "decimal"), ("float32", "decimal"), ("float64", "decimal"), ("float32", "float64")}
 """Types of a data set that the type of a series holds exactly."""
@@ -288,6 +288,10 @@ def _paired(spec: Spec, side: Side, among: frozenset[str] | None) -> tuple[Side,
 
 def _typed(side: Side, pairing: Pairing, spec: Spec, names: Names) -> Typed:
     """Type the columns; what is digested and recorded is a value after all its rules, so the schema has that type."""
+    taken = {pair.target for pair in (*pairing.key, *pairing.values)}
+    for column in side.columns:
+        if column.name in taken:
+            mapped_type(column, "target")  # refused under the only side that a sweep has
     typed = type_columns(side.columns, side.columns, pairing, spec, names)
     admit_values(side, side, pairing, typed)
     columns = tuple(

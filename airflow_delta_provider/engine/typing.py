@@ -123,7 +123,9 @@ def type_columns(
     mine = {column.name: column for column in source}
     other = {column.name: column for column in target}
     pairs = (*pairing.key, *pairing.values)
-    types = {pair: (_mapped(mine[pair.source], "source"), _mapped(other[pair.target], "target")) for pair in pairs}
+    types = {
+        pair: (mapped_type(mine[pair.source], "source"), mapped_type(other[pair.target], "target")) for pair in pairs
+    }
     known = [(pair.target, *types[pair], pair in pairing.key) for pair in pairs]
     documents = rules.normalise_rules(spec.rules, known, lambda name: names.documented(name, f"rules.{name}")).documents
     by_column: dict[str, list[dict[str, Any]]] = dict(documents)
@@ -136,7 +138,8 @@ def type_columns(
     return Typed(columns, tuple(key[0] for key in keys), tuple(key[1] for key in keys), documents)
 
 
-def _mapped(column: Column, side: str) -> LogicalType:
+def mapped_type(column: Column, side: str) -> LogicalType:
+    """Return the logical type of a column of one side. Raises: SideColumnTypeError where its engine type has none."""
     if column.type is None:
         advice = f" {column.advice}" if column.advice else ""
         raise SideColumnTypeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from sweep_oracle import stored_lines
 
 from airflow_delta_provider.adapters.open import open_side
 from airflow_delta_provider.adapters.side import Request, SideSpec
-from airflow_delta_provider.core.errors import ValueTextError
+from airflow_delta_provider.core.errors import SideColumnTypeError, ValueTextError
 from airflow_delta_provider.core.spec import parse_spec
 from airflow_delta_provider.core.store.memory import MemoryStore
 from airflow_delta_provider.core.types import REFUSED_COLUMN
@@ -122,3 +123,15 @@ def test_who_does_not_ask_for_refusals_gets_an_error(path):
         "DELTA_VALUE_TEXT",
     ]
     assert batches[0].column("a").null_count == 1
+
+
+def test_a_column_without_a_type_is_refused_under_the_only_side(tmp_path):
+    """A sweep has no source, so no refusal speaks of one."""
+    connection = sqlite3.connect(tmp_path / "t.db")
+    connection.executescript(
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, a INTEGER); INSERT INTO t VALUES (1, 5), (2, 'x')"
+    )
+    connection.close()
+    side = {"uri": f"sqlite:///{tmp_path}/t.db", "table": "t", "label": "t"}
+    with pytest.raises(SideColumnTypeError, match="target: column 'a' has type integer and text"):
+        sweep(parse_spec({"name": "t", "key": ["id"], "target": side}, sweep=True), MemoryStore(), open_side)
