@@ -247,6 +247,33 @@ def test_a_snapshot_of_a_table_is_its_proof(tmp_path):
     assert skipped == [0, 1, 0, 0]
 
 
+def test_a_restored_table_that_counts_to_the_same_version_is_another_one(tmp_path):
+    """A copy of a folder has the table's id, and after one more write the version of the table that it replaces."""
+    servers.require_module("deltalake")
+    import shutil
+
+    import deltalake
+
+    rows = pa.table({"id": pa.array(range(20), pa.int64()), "amount": pa.array(range(20), pa.int64())})
+    others = rows.set_column(1, "amount", pa.array([0] * 20, pa.int64()))
+    for name in ("old", "new"):
+        deltalake.write_deltalake(str(tmp_path / name), rows)
+    shutil.copytree(tmp_path / "new", tmp_path / "backup")
+    deltalake.write_deltalake(str(tmp_path / "new"), rows, mode="overwrite")
+    sides = {
+        side: {"path": str(tmp_path / name), "label": name} for side, name in (("source", "old"), ("target", "new"))
+    }
+    form = parse_spec({"name": "orders", **sides, "key": ["id"], "resume": "proved"})
+    store = MemoryStore()
+    assert reconcile(form, store, adapters.open_side).records == 0
+    shutil.rmtree(tmp_path / "new")
+    (tmp_path / "backup").rename(tmp_path / "new")
+    deltalake.write_deltalake(str(tmp_path / "new"), others, mode="overwrite")
+    assert deltalake.DeltaTable(str(tmp_path / "new")).version() == 1
+    again = reconcile(form, store, adapters.open_side)
+    assert (again.records, again.sidecar["resume"]["skipped"]) == (19, [])
+
+
 def test_cuts_that_no_longer_fit_are_made_anew(tmp_path):
     """Cuts of an earlier run are kept for its results' sake, not for a table twice the size and more."""
     store = MemoryStore()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -49,13 +51,21 @@ class TableSide(FileSide):
 
     @abstractmethod
     def _table_id(self) -> str:
-        """Return the id that the table got when it was made, and that no other table has."""
+        """Return the id that the table got when it was made; a copy of its folder has the same."""
+
+    @abstractmethod
+    def _described(self) -> str:
+        """Return all that the table's own metadata says of the snapshot's rows, the same text for the same metadata."""
 
     @cached_property
     def _state(self) -> tuple[tuple[str, str], ...]:
-        """The snapshot of this very table: its files are never written again."""
+        """The snapshot and what it is made of: its files are never written again.
+
+        A copy or a restored backup has the table's id and may count to the same version, so neither proves its rows.
+        """
         with self._reading():
-            return ((self.files[0].name, f"{self.kind}:{self._table_id()}:{self._snapshot()}"),)
+            digest = hashlib.sha256(self._described().encode()).hexdigest()
+            return ((self.files[0].name, f"{self.kind}:{self._table_id()}:{self._snapshot()}:sha256:{digest}"),)
 
     @cached_property
     def _inside(self) -> tuple[Column, ...]:
@@ -138,6 +148,12 @@ class DeltaSide(TableSide):
     def _table_id(self) -> str:
         return str(self._dataset[0].metadata().id)
 
+    def _described(self) -> str:
+        table = self._dataset[0]
+        actions = pa.table(table.get_add_actions())
+        files = zip(*(actions[name].to_pylist() for name in ("path", "size_bytes", "modification_time")), strict=True)
+        return json.dumps([table.schema().to_json(), table.metadata().configuration, sorted(files)], sort_keys=True)
+
     def _estimate(self) -> int | None:
         with self._reading():
             return int(self._dataset[1].count_rows())
@@ -174,6 +190,9 @@ class IcebergSide(TableSide):
     def _table_id(self) -> str:
         metadata = self._table.metadata
         return f"{metadata.table_uuid}:{metadata.current_schema_id}"
+
+    def _described(self) -> str:
+        return str(self._table.metadata.model_dump_json())
 
     def _estimate(self) -> int | None:
         """The total that the snapshot's summary states, which counts rows that deletes take away."""
