@@ -18,8 +18,10 @@ from airflow_delta_provider.engine.manners import Tell, silent, wait_until_quiet
 from airflow_delta_provider.engine.narrow import FACTS, united_facts
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.planning import SIDES
+from airflow_delta_provider.engine.proved import read_others
 from airflow_delta_provider.engine.recheck import LOOKS, compare_settled
 from airflow_delta_provider.engine.run import plain
+from airflow_delta_provider.engine.skipped import OTHERS, TAKEN, proof_of
 from airflow_delta_provider.engine.work import Plan, Shard, Work, read_document
 
 RAWS_FORMAT = "delta-raws/1"
@@ -70,6 +72,7 @@ def compare_piece(
     looks = {name: facts[name] for name in (*LOOKS, *FACTS) if name in facts}
     return {
         "digest": digest,
+        OTHERS: read_others(opened, proof_of(shard.plan)),
         "population": facts["population"],
         "records": facts["records"],
         "spent": spent,
@@ -93,11 +96,7 @@ def compared_whole(work: Work, shard: Shard, pieces: Sequence[Mapping[str, Any]]
         "spent": spent_on(pieces),
         "started_ms": min(piece["started_ms"] for piece in pieces),
         **{name: sum(piece[name] for piece in pieces) for name in LOOKS if all(name in piece for piece in pieces)},
-        **(
-            {"taken": sum(piece.get("taken", 0) for piece in pieces)}
-            if any("taken" in piece for piece in pieces)
-            else {}
-        ),
+        **({TAKEN: sum(piece.get(TAKEN, 0) for piece in pieces)} if any(TAKEN in piece for piece in pieces) else {}),
         **united_facts(pieces),
     }
 

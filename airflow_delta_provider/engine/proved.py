@@ -85,8 +85,20 @@ def prove(opened: Opened) -> Proof | None:
             return Proof(reason=f"{name}: {opened.side(name).kind} gives no proof of its state")
         with named(name):
             parts[name] = side.state()
-    seen = json.dumps([opened.side(name).facts() for name in SIDES], sort_keys=True, default=str)
-    return Proof(_series(opened), "", parts, hashlib.sha256(seen.encode()).hexdigest())
+    return Proof(_series(opened), "", parts, _seen(opened))
+
+
+def read_others(opened: Opened, proof: Proof | None) -> bool:
+    """Return whether sides that a task opened are seen to be others than were proved, so that its result proves nothing.
+
+    Sizes and times of change are looked at: a task on another machine may see another file under the same name.
+    """
+    return proof is not None and bool(proof.series) and _seen(opened) != proof.seen
+
+
+def _seen(opened: Opened) -> str:
+    facts = json.dumps([opened.side(name).facts() for name in SIDES], sort_keys=True, default=str)
+    return hashlib.sha256(facts.encode()).hexdigest()
 
 
 def _series(opened: Opened) -> str:

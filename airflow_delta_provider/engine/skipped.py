@@ -23,6 +23,8 @@ Clock = Callable[[], float]
 Ready = dict[KeyRange, dict[str, Any]]
 TAKEN = "taken"
 """How many pieces of a comparison an earlier run had compared, in its facts."""
+OTHERS = "others"
+"""Whether a comparison read other files than were proved, in its facts."""
 
 
 def ranges_under(
@@ -140,6 +142,8 @@ class Leaving:
         if self.proof is not None and self.proof.series:
             self.reason = "the merge opens no side" if reopen is None else held_still(self.proof, reopen)
         self.results = [] if self.proof is None else [*self._results()]
+        if not self.reason and any(found is not None and found.get(OTHERS) for _, _, _, found in self.results):
+            self.reason = "a task read other files than were proved"
 
     def _results(self) -> Any:
         results = Results(self.work)

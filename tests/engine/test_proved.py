@@ -283,3 +283,27 @@ def test_cuts_that_no_longer_fit_are_made_anew(tmp_path):
     kept.leave([None], 100, [KeyRange(None, b"\x01"), KeyRange(b"\x01", None)], [], "f" * 64)
     assert [len(kept.cuts([None], rows) or []) for rows in (49, 50, 200, 201)] == [0, 2, 2, 0]
     assert kept.cuts([7], 100) is None
+
+
+def test_a_worker_that_reads_other_files_leaves_nothing(spec, tmp_path):
+    """Plan and merge may see one file where a worker sees another one: what it found is no result of what they proved."""
+    store, sides = MemoryStore(), Counted()
+    path = tmp_path / "new" / "part-1.parquet"
+    different, times = path.read_bytes(), path.stat()
+    write(tmp_path, "new", 1)
+    alike = path.read_bytes()
+    path.write_bytes(different)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    slot = run_slot("dag", "1", "merge", -1)
+    work = Work(store, slot)
+    planned = steps.plan(spec, work, sides).shards
+    path.write_bytes(alike)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + 1))
+    parts = [steps.build(shard, steps.compare(shard, work, sides).digest, work).digest for shard in planned]
+    path.write_bytes(different)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    steps.merge(planned, parts, work, slot_hex=slot, reopen=lambda form: open_sides(form, sides))
+    told = newest_sidecar(store)["resume"]
+    assert (told["left"], told["reason"]) == (False, "a task read other files than were proved")
+    assert reconcile(spec, store, adapters.open_side).records == 10
