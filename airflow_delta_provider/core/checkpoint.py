@@ -153,10 +153,7 @@ def demand_checkpoint(store: Store, pair_id: str, patch_id: str) -> tuple[str, D
 
 def log_once(store: Store, pair_id: str, kind: str, ref: str) -> int:
     """Make an artifact of a patch visible unless some entry already does; return the number of its entry."""
-    for entry in log.walk_back(store, pair_id, log.head(store, pair_id)):
-        if entry.kind == kind and entry.ref == ref:
-            return entry.seq
-    return log.append(store, pair_id, kind, ref).seq
+    return (log.find(store, pair_id, kind, ref) or log.append(store, pair_id, kind, ref)).seq
 
 
 def body_bytes(lines: Sequence[bytes]) -> tuple[bytes, BodyFacts]:

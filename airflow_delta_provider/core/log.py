@@ -171,6 +171,12 @@ def walk_back(store: Store, pair_id: str, newest: Entry | None) -> Iterator[Entr
         span = min(2 * span, SPAN_MAX)
 
 
+def find(store: Store, pair_id: str, kind: str, ref: str) -> Entry | None:
+    """Return the newest entry of this kind that names ``ref``, None where none does. Raises: as `walk_back`."""
+    entries = walk_back(store, pair_id, head(store, pair_id))
+    return next((entry for entry in entries if (entry.kind, entry.ref) == (kind, ref)), None)
+
+
 def read_log(store: Store, pair_id: str, listed: bool = False) -> list[Entry]:
     """Return all entries, oldest first, with every link checked.
 

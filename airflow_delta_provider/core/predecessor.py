@@ -59,7 +59,7 @@ def load_generation(store: Store, pair_id: str, header_id: str) -> Predecessor:
     if documents.pair_id(**document["pair"]) != pair_id:
         pair = document["pair"]
         raise GenerationContextError(f"Generation {header_id} is of pair {pair['name']}.", where="pair")
-    if not any(entry.kind == "generation" and entry.ref == header_id for entry in _entries(store, pair_id)):
+    if log.find(store, pair_id, "generation", header_id) is None:
         raise GenerationChainError(f"Generation {header_id} was never logged.", where=header_id)
     for _, sidecar in sidecars_of(store, _entries(store, pair_id), document["manifest"]):
         named = sidecar.get("pack_index")

@@ -132,10 +132,9 @@ class StoreScope:
         """Return a manifest that a log of the store names."""
         manifest = read_measured(self._store, checked_digest(manifest_id)).manifest
         pair_id = documents.pair_id(**manifest["pair"])
-        for entry in log.walk_back(self._store, pair_id, log.head(self._store, pair_id)):
-            if (entry.kind, entry.ref) == ("manifest", manifest_id):
-                return self._seen(manifest_id)
-        raise StoreMissingError(f"{manifest_id} was never published here.", where=manifest_id)
+        if log.find(self._store, pair_id, "manifest", manifest_id) is None:
+            raise StoreMissingError(f"{manifest_id} was never published here.", where=manifest_id)
+        return self._seen(manifest_id)
 
     def siblings(self, seen: Seen, pair_id: str) -> Sequence[Seen]:
         """Return the newest manifests of a pair, oldest first."""

@@ -146,16 +146,14 @@ def _reuse(
     computed = blobs.digest_of(publication.manifest)
     if on_rerun == "refuse":
         raise OutputExistsError(f"This run published {earlier} and now computed {computed}.", where=earlier)
-    entries = log.walk_back(store, pair_id, log.head(store, pair_id))
-    seq = next((entry.seq for entry in entries if (entry.kind, entry.ref) == ("manifest", earlier)), None)
+    logged = log.find(store, pair_id, "manifest", earlier)
     facts = {**publication.sidecar, "computed": computed, "reused": True}
-    if seq is None:
+    if logged is None:
         manifest = blobs.get_blob(store, earlier, MANIFEST_BYTES_MAX)
         envelope = blobs.put_blob(store, sign(manifest)) if sign else None
-        seq = _make_visible(store, pair_id, earlier, envelope, facts)
-    else:
-        log.append(store, pair_id, "sidecar", _put_sidecar(store, earlier, facts))
-    return Receipt(earlier, computed, True, pair_id, seq)
+        return Receipt(earlier, computed, True, pair_id, _make_visible(store, pair_id, earlier, envelope, facts))
+    log.append(store, pair_id, "sidecar", _put_sidecar(store, earlier, facts))
+    return Receipt(earlier, computed, True, pair_id, logged.seq)
 
 
 def _make_visible(store: Store, pair_id: str, manifest_id: str, envelope: str | None, facts: Mapping[str, Any]) -> int:
