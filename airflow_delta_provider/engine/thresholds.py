@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from airflow_delta_provider.core import documents
+from airflow_delta_provider.core import documents, log
 from airflow_delta_provider.core.errors import (
     DeltaError,
     InputManifestError,
@@ -68,6 +68,13 @@ def read_measured(store: Store, manifest_id: str) -> Measured:
     summary = blobs.get_blob(store, manifest["summary"]["sha256"], error=SummaryError)
     structure = blobs.get_blob(store, manifest["structure"]["sha256"], error=StructureError)
     return Measured(manifest, documents.parse_summary(summary), documents.parse_structure(structure))
+
+
+def refuse_unpublished(store: Store, manifest_id: str, manifest: documents.Document) -> None:
+    """Refuse a manifest that no log names, such as one part of a sample: it is no verdict. Raises: InputManifestError."""
+    pair = documents.pair_id(**manifest["pair"])
+    if log.find(store, pair, "manifest", manifest_id) is None:
+        raise InputManifestError(f"No entry of log {pair} names manifest {manifest_id}.", where=manifest_id)
 
 
 def breaches(measured: Measured, thresholds: Mapping[str, Any], where: str = "thresholds") -> list[Breach]:

@@ -98,7 +98,8 @@ class CheckManifestOperator(BaseOperator, BranchMixIn):
     :param within: ids of the tasks that follow otherwise.
     :param persisting: runs in a row from which on a record counts as ``recurring``.
     :return: the manifest id.
-    :raises AirflowFailException: the manifest is beyond ``fail``, or there is no such manifest, measure or column.
+    :raises AirflowFailException: the manifest is beyond ``fail``, or there is no such manifest, measure or column, or no log
+        names the manifest (a part of a sample is no verdict).
     """
 
     template_fields: Sequence[str] = ("branch", "fail", "manifest", "skip", "store_conn_id", "warn")
@@ -158,11 +159,12 @@ class CheckManifestOperator(BaseOperator, BranchMixIn):
         return self.manifest
 
     def _measured(self) -> Measured:
-        from airflow_delta_provider.engine.thresholds import read_measured
+        from airflow_delta_provider.engine.thresholds import read_measured, refuse_unpublished
         from airflow_delta_provider.hooks.store import DeltaStoreHook
 
         store = DeltaStoreHook(self.store_conn_id).get_conn()
         measured = read_measured(store, self.manifest)
+        refuse_unpublished(store, self.manifest, measured.manifest)
         return replace(measured, recurring=partial(self._recurring, store, measured))
 
     def _recurring(self, store: Store, measured: Measured) -> int:

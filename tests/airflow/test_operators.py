@@ -70,6 +70,24 @@ def test_the_parts_are_fetched_in_one_request():
     assert digests(None) == []
 
 
+def test_no_gate_takes_a_part_of_a_sample_for_a_verdict(world):
+    """One shard without a difference says nothing of the others, and nobody published it."""
+    from airflow_delta_provider._compat import AirflowFailException
+    from airflow_delta_provider.engine.sample import sample
+
+    spec = {
+        "name": "orders",
+        "source": {"uri": f"sqlite:///{world}/old.db", "table": "orders"},
+        "target": {"uri": f"sqlite:///{world}/new.db", "table": "orders"},
+        "key": ["id"],
+        "shards": {"bounds": [[number] for number in range(2, 90, 2)]},
+    }
+    found = sample(parse_spec(spec), open_store(str(world / "store")), open_side, count=9)
+    clean = next(one for one in found.looked if not one.document["body"]["records"])
+    with pytest.raises(AirflowFailException, match=rf"DELTA_INPUT_MANIFEST.* names manifest {clean.manifest}"):
+        check(clean.manifest).execute(context_of("gate"))
+
+
 @pytest.mark.parametrize(("most", "tasks", "planned"), [(2, None, 2), (1024, 3, 3), (2, 3, 2)])
 def test_more_shards_than_airflow_maps_become_pieces_of_fewer_tasks(world, monkeypatch, most, tasks, planned):
     """Airflow's own failure says nothing of shards, and comes after the plan was stored."""
