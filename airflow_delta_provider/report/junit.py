@@ -62,6 +62,9 @@ def _properties(material: Material) -> Iterator[tuple[str, str]]:
     yield "source", manifest["pair"]["source"]
     yield "target", manifest["pair"]["target"]
     yield "unchanged", str(manifest["population"]["unchanged"])
+    for bound, key in manifest["key_range"].items():
+        if key is not None:
+            yield f"key_range.{bound}", key
     for side in ("source", "target"):
         for member, count in manifest["population"][side].items():
             yield f"{side}.{member}", str(count)

@@ -97,6 +97,21 @@ def test_junit_has_a_case_for_each_column_and_category(delta, signed):
     assert properties["schema.type_changed"] == "amount: decimal(12,2) -> decimal(14,4)"
 
 
+def test_junit_of_a_part_of_the_key_space_says_which(delta, tmp_path):
+    """Test cases that all pass are of those keys only, and a person can see it."""
+    for name in ("old", "new"):
+        (tmp_path / f"{name}.csv").write_text("id\n1\n2\n3\n")
+    sides = {side: {"path": str(tmp_path / f"{name}.csv")} for side, name in (("source", "old"), ("target", "new"))}
+    form = {"name": "pair", **sides, "key": ["id"], "csv": {"types": {"id": "text"}}, "key_range": {"from": ["2"]}}
+    (tmp_path / "pair.yaml").write_text(json.dumps(form))
+    found = json.loads(delta("run", tmp_path / "pair.yaml", "--store", tmp_path / "store", "--json").out)
+    answer = delta("export", found["manifest"], "--store", tmp_path / "store", "--to", "junit")
+    properties = {one.get("name"): one.get("value") for one in ET.fromstring(answer.out).iter("property")}
+    assert {name: value for name, value in properties.items() if name.startswith("key_range")} == {
+        "key_range.lower": "78320001"
+    }
+
+
 def test_junit_of_hostile_names_is_xml(delta, hostile):
     """A column name is data: it ends no attribute."""
     suite = ET.fromstring(delta("export", hostile.manifest, "--store", hostile, "--to", "junit").out).find("testsuite")
