@@ -88,3 +88,10 @@ def postgresql_database(postgresql_server: servers.Server) -> str:
 def mariadb_database(mariadb_server: servers.Server) -> str:
     """The URI of an empty MariaDB database, one for each test."""
     return mariadb_server.create_database()
+
+
+@pytest.fixture(params=["postgresql", "mysql"])
+def server(request: pytest.FixtureRequest) -> str:
+    """The address of an empty database of a server."""
+    name = {"postgresql": "postgresql_database", "mysql": "mariadb_database"}[request.param]
+    return str(request.getfixturevalue(name))

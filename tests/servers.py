@@ -21,7 +21,14 @@ import pytest
 from airflow_delta_provider.demo import servers
 from airflow_delta_provider.demo.servers import Server, ServerFailed, free_port
 
+SLOW = {
+    "postgresql": "SELECT 1 AS id, pg_sleep(600)::text AS v",
+    "mysql": "SELECT seq AS id, 'x' AS v FROM seq_1_to_60000 WHERE SLEEP(0.1) = 1",
+}
+"""Queries that take ten minutes, and no time to be described."""
+
 __all__ = [
+    "SLOW",
     "Server",
     "ServerFailed",
     "free_port",

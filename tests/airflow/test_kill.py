@@ -25,13 +25,6 @@ RUNNING = {
 }
 
 
-@pytest.fixture(params=["postgresql", "mysql"])
-def server(request: pytest.FixtureRequest) -> str:
-    """The address of an empty database of a server."""
-    name = {"postgresql": "postgresql_database", "mysql": "mariadb_database"}[request.param]
-    return str(request.getfixturevalue(name))
-
-
 def running(uri: str) -> int:
     """Return how many of our slow statements a server runs."""
     parts = urlsplit(uri)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import proxy as proxies
 import pytest
+from servers import SLOW
 
 from airflow_delta_provider.adapters.open import open_side
 from airflow_delta_provider.adapters.side import Request, Side
@@ -28,19 +29,6 @@ MANY = {
     "duckdb": "SELECT a.range AS id, 'x' AS v FROM range(3000000000) AS a WHERE sqrt(a.range) < 0",
     "sqlite": "WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) SELECT id, 'x' AS v FROM n WHERE id < 0",
 }
-
-SLOW = {
-    "postgresql": "SELECT 1 AS id, pg_sleep(600)::text AS v",
-    "mysql": "SELECT seq AS id, 'x' AS v FROM seq_1_to_60000 WHERE SLEEP(0.1) = 1",
-}
-"""Queries that take ten minutes, and no time to be described."""
-
-
-@pytest.fixture(params=["postgresql", "mysql"])
-def server(request: pytest.FixtureRequest) -> str:
-    """The address of an empty database of a server."""
-    name = {"postgresql": "postgresql_database", "mysql": "mariadb_database"}[request.param]
-    return str(request.getfixturevalue(name))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from memory_side import MemorySide, opener, spec_form, typed
+from servers import SLOW
 
 from airflow_delta_provider.adapters.load import Explained, Load
 from airflow_delta_provider.adapters.open import open_side
@@ -35,17 +36,6 @@ from airflow_delta_provider.engine.work import Work
 
 PATIENCE_S = 30
 SLEEPS = {"postgresql": "SELECT pg_sleep(%d)", "mysql": "SELECT SLEEP(%d)"}
-SLOW = {
-    "postgresql": "SELECT 1 AS id, pg_sleep(600)::text AS v",
-    "mysql": "SELECT seq AS id, 'x' AS v FROM seq_1_to_60000 WHERE SLEEP(0.1) = 1",
-}
-
-
-@pytest.fixture(params=["postgresql", "mysql"])
-def server(request: pytest.FixtureRequest) -> str:
-    """The address of an empty database of a server."""
-    name = {"postgresql": "postgresql_database", "mysql": "mariadb_database"}[request.param]
-    return str(request.getfixturevalue(name))
 
 
 def kind_of(uri: str) -> str:
