@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import airflow_delta_provider
 from airflow_delta_provider.core import jsonc
-from airflow_delta_provider.core.errors import DeltaError, InputShardError, StoreMissingError
+from airflow_delta_provider.core.errors import DeltaError, InputShardError
 from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.core.store import layout
 from airflow_delta_provider.core.store.store import Store
@@ -23,7 +23,7 @@ from airflow_delta_provider.engine.named import named, proving
 from airflow_delta_provider.engine.narrow import FACTS
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.planning import SIDES
-from airflow_delta_provider.engine.work import PLAN_BYTES_MAX, Work
+from airflow_delta_provider.engine.work import Work
 
 PROVED = "proved"
 _SERIES = b"delta-proved/1\0"
@@ -138,7 +138,7 @@ class Kept:
 
     def cuts(self, request: object, rows: int) -> list[KeyRange] | None:
         """Return the ranges of the earlier run, so that its results fit; None where the table has outgrown them."""
-        found = self._read(self._path(_CUTS, json.dumps(request)))
+        found = self.work.facts(self.work.named(_CUTS, json.dumps(request)))
         if found is None or not found["rows"] <= rows * ROWS_FACTOR_MAX or not rows <= found["rows"] * ROWS_FACTOR_MAX:
             return None
         bounds = [[None if one is None else bytes.fromhex(one) for one in pair] for pair in found["ranges"]]
@@ -146,7 +146,7 @@ class Kept:
 
     def find(self, key: str) -> dict[str, Any] | None:
         """Return the facts of the result under a key; ``digest`` is its raw comparison. None where there is none."""
-        return self._read(self._path(_RESULT, key))
+        return self.work.facts(self.work.named(_RESULT, key))
 
     def raw(self, digest: str) -> BinaryIO | None:
         """Return the bytes of a raw comparison, None where another run has removed them; who reads them must hash them."""
@@ -168,18 +168,18 @@ class Kept:
         A raw comparison is there before what names it. What an earlier run left is removed last. ``manifest`` is what they
         were published in: by it an audit of the store knows the folder.
         """
-        receipt = self._path(_RESULT, "")
+        receipt = self.work.named(_RESULT, "")
         self.work.store.remove_work(receipt)
         self.work.store.create(receipt, manifest.encode())
         keep = {receipt.rsplit("/", 1)[-1]}
         for key, facts, open_raw in results:
             with open_raw() as raw:
                 digest = self.work.put(raw)
-            path = self._path(_RESULT, key)
+            path = self.work.named(_RESULT, key)
             kept = {name: facts[name] for name in KEPT_FACTS if name in facts}
             self.work.store.create(path, jsonc.dumps({**kept, "digest": digest}))
             keep |= {digest, path.rsplit("/", 1)[-1]}
-        path = self._path(_CUTS, json.dumps(request))
+        path = self.work.named(_CUTS, json.dumps(request))
         self.work.store.remove_work(path)
         pairs = [[piece.document()[bound] for bound in ("lower", "upper")] for piece in ranges]
         self.work.store.create(path, jsonc.dumps({"ranges": pairs, "rows": rows}))
@@ -187,16 +187,6 @@ class Kept:
         for old in list(self.work.store.list(layout.work_folder(self.work.slot_hex))):
             if old.rsplit("/", 1)[-1] not in keep:
                 self.work.store.remove_work(old)
-
-    def _read(self, path: str) -> dict[str, Any] | None:
-        try:
-            found = jsonc.loads(self.work.store.read(path, PLAN_BYTES_MAX))
-        except StoreMissingError:
-            return None
-        return found if isinstance(found, dict) else None
-
-    def _path(self, kind: bytes, about: str) -> str:
-        return layout.work_path(self.work.slot_hex, hashlib.sha256(kind + about.encode()).hexdigest())
 
 
 def held_still(proof: Proof, reopen: Callable[[], Opened]) -> str:

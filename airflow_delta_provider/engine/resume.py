@@ -6,16 +6,14 @@ of both sides. It says nothing of the sides' state, so it counts in the run that
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_delta_provider.core import jsonc
-from airflow_delta_provider.core.errors import StoreMissingError
 from airflow_delta_provider.core.store import layout
 from airflow_delta_provider.core.store.store import exists
-from airflow_delta_provider.engine.work import PLAN_BYTES_MAX, Work
+from airflow_delta_provider.engine.work import Work
 
 PLANNED = "planned"
 _RESULT = b"delta-result/1\0"
@@ -30,7 +28,7 @@ class Results:
 
     def of_plan(self, request: str) -> dict[str, Any] | None:
         """Return what was planned for this request, None where its plan or a shard is gone."""
-        found = self._read(self._path(_RESULT, PLANNED))
+        found = self.work.facts(self.work.named(_RESULT, PLANNED))
         if found is None or found["request"] != request:
             return None
         return found if all(self._there(digest) for digest in (found["plan"], *found["shards"][:1])) else None
@@ -47,7 +45,7 @@ class Results:
 
     def of_part(self, shard: str) -> dict[str, Any] | None:
         """Return the result of building a shard, whatever it was built from; None where there is none."""
-        return self._read(self._path(_RESULT, f"build:{shard}"))
+        return self.work.facts(self.work.named(_RESULT, f"build:{shard}"))
 
     def leave_plan(self, facts: Mapping[str, Any]) -> None:
         """Leave what was planned."""
@@ -69,39 +67,29 @@ class Results:
             if comparison is not None and part is not None:
                 counts = {name: comparison[name] for name in ("digest", "population", "records")}
                 kept.append({"comparison": counts, "part": part, "shard": shard})
-        path = self._path(_FINISHED, plan)
+        path = self.work.named(_FINISHED, plan)
         if kept:
             self.work.store.create(path, jsonc.dumps({"manifest": manifest, "shards": kept}))
-        return {one.rsplit("/", 1)[-1] for one in (path, self._path(_RESULT, PLANNED))}
+        return {one.rsplit("/", 1)[-1] for one in (path, self.work.named(_RESULT, PLANNED))}
 
     def _finished(self, plan: str, shard: str, member: str) -> dict[str, Any] | None:
         """Return a result of a run that was published: its artifacts are in the manifest, and gone from here."""
-        document = self._read(self._path(_FINISHED, plan))
+        document = self.work.facts(self.work.named(_FINISHED, plan))
         shards = [] if document is None else document["shards"]
         return next((one[member] for one in shards if one["shard"] == shard), None)
 
     def _result(self, about: str) -> dict[str, Any] | None:
-        found = self._read(self._path(_RESULT, about))
+        found = self.work.facts(self.work.named(_RESULT, about))
         return found if found is not None and self._there(found["digest"]) else None
 
     def _there(self, digest: str) -> bool:
         return exists(self.work.store, layout.work_path(self.work.slot_hex, digest))
 
-    def _read(self, path: str) -> dict[str, Any] | None:
-        try:
-            found = jsonc.loads(self.work.store.read(path, PLAN_BYTES_MAX))
-        except StoreMissingError:
-            return None
-        return found if isinstance(found, dict) else None
-
     def _leave(self, about: str, facts: Mapping[str, Any]) -> None:
-        path, data = self._path(_RESULT, about), jsonc.dumps(dict(facts))
+        path, data = self.work.named(_RESULT, about), jsonc.dumps(dict(facts))
         if not self.work.store.create(path, data):
             self.work.store.remove_work(path)
             self.work.store.create(path, data)
-
-    def _path(self, kind: bytes, about: str) -> str:
-        return layout.work_path(self.work.slot_hex, hashlib.sha256(kind + about.encode()).hexdigest())
 
 
 def _about_comparison(shard: str, piece: int | None) -> str:

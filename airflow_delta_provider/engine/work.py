@@ -108,15 +108,23 @@ class Work:
 
     def note(self, about: str, facts: Mapping[str, Any]) -> None:
         """Leave volatile facts about an artifact; the first note stays. No verdict depends on them."""
-        self.store.create(self._named(_NOTE, about), jsonc.dumps(dict(facts)))
+        self.store.create(self.named(_NOTE, about), jsonc.dumps(dict(facts)))
 
     def noted(self, about: str) -> dict[str, Any] | None:
         """Return the facts noted about an artifact, None where there are none."""
+        return self.facts(self.named(_NOTE, about), NOTE_BYTES_MAX)
+
+    def facts(self, path: str, limit_bytes: int = PLAN_BYTES_MAX) -> dict[str, Any] | None:
+        """Return the facts that lie under a name, None where there are none."""
         try:
-            found = jsonc.loads(self.store.read(self._named(_NOTE, about), NOTE_BYTES_MAX))
+            found = jsonc.loads(self.store.read(path, limit_bytes))
         except StoreMissingError:
             return None
         return found if isinstance(found, dict) else None
+
+    def named(self, kind: bytes, about: str) -> str:
+        """Return the path of what is found by what it is about, and not by its digest."""
+        return layout.work_path(self.slot_hex, hashlib.sha256(kind + about.encode()).hexdigest())
 
     def receipt(self, shards: Sequence[str], parts: Sequence[str]) -> str | None:
         """Return the manifest that a finished merge of these inputs published, None where there was none."""
@@ -147,10 +155,7 @@ class Work:
         return InputShardError(f"{digest_hex} is not in the work folder of this run.", where=digest_hex)
 
     def _receipt_path(self, shards: Sequence[str], parts: Sequence[str]) -> str:
-        return self._named(_RECEIPT, ",".join(sorted(set(shards))) + ";" + ",".join(sorted(set(parts))))
-
-    def _named(self, kind: bytes, about: str) -> str:
-        return layout.work_path(self.slot_hex, hashlib.sha256(kind + about.encode()).hexdigest())
+        return self.named(_RECEIPT, ",".join(sorted(set(shards))) + ";" + ",".join(sorted(set(parts))))
 
 
 def write_plan(
