@@ -38,7 +38,7 @@ class ValueForm:
     def problem(self, value: Any) -> DeltaError | None:
         """Return what is wrong with a recorded value, or None."""
         if self.form == OMITTED:
-            return None if value == OMITTED_VALUE else DetailError(f"A value of column {self.name!r} is not omitted.")
+            return None if is_omitted(value) else DetailError(f"A value of column {self.name!r} is not omitted.")
         if self.form == KEYED:
             good = is_keyed(value)
             return None if good else DetailError(f"A value of column {self.name!r} is no keyed digest.")
@@ -80,6 +80,11 @@ def is_keyed(value: Any) -> bool:
     """Tell whether a value is ``{"hmac", "key"}``."""
     keyed = isinstance(value, dict) and set(value) == {"hmac", "key"}
     return keyed and is_digest(value["hmac"]) and is_hmac_key_id(value["key"])
+
+
+def is_omitted(value: Any) -> bool:
+    """Tell whether a value is ``{"omitted": true}``; to Python 1 and 1.0 equal true."""
+    return isinstance(value, dict) and value == OMITTED_VALUE and value["omitted"] is True
 
 
 def is_row_digest(value: Any) -> bool:

@@ -82,7 +82,7 @@ class WholePages:
         groups: dict[Any, list[dict[str, Any]]] = {}
         for record, category in zip(records, categories, strict=True):
             diverged = category == "value_diverged"
-            if len(record) != (7 if diverged else 6):
+            if len(record) != (7 if diverged else 6) or (diverged and type(record["columns"]) is not list):
                 return None
             groups.setdefault(tuple(record["columns"]) if diverged else category, []).append(record)
         columns: Counter[str] = Counter()

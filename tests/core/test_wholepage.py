@@ -23,11 +23,11 @@ AWKWARD = [None, True, 0, 1.5, "", "-0", "1.50", "1e16", "01", "NaN", "x" * 70_0
            "0000-01-01T00:00:00Z", [], {}, {"wtf8": "ff"}, {"omitted": True}, "Infinity", "\x00"]  # fmt: skip
 
 
-def scans(lines: list[bytes]) -> list[tuple[Any, ...]]:
+def scans(lines: list[bytes], documents: list[Any] = DOCUMENTS) -> list[tuple[Any, ...]]:
     """Return what a page comes to with and without the check of it as a whole."""
     found = []
     for whole in (True, False):
-        checker = PageChecker(*DOCUMENTS)
+        checker = PageChecker(*documents)
         if not whole:
             checker._whole = None
         scan = checker.check(Page(0, list(lines)))
@@ -88,6 +88,38 @@ def test_two_lines_that_only_together_are_canonical_are_not_accepted():
     first, second, third, *others = LINES
     half, _, rest = third.partition(b",")
     assert whole.check([first + b"," + second, half, rest, *others]) is None
+
+
+@pytest.mark.parametrize("columns", [b'"an"', b'{"a":null,"n":null}', b'{"a":1.0,"n":1.0}', b'["n","a"]', b'["a","a"]'])
+def test_names_of_columns_stand_in_a_list(columns):
+    """To Python a text of letters, and an object, go through as their letters and member names do."""
+    manifest, schema, contract = DOCUMENTS
+    named = [["a", "decimal"], ["n", "text"], ["s", "timestamp_tz"], ["r", "float64"], ["b", "bytes"]]
+    documents = [manifest, {**schema, "columns": named}, {**contract, "rules": [], "sensitive": ["b"]}]
+    good = [line.replace(b'["amount","name"]', b'["a","n"]') for line in LINES]
+    bad = [line.replace(b'["amount","name"]', columns) for line in LINES]
+    assert scans(good, documents)[0][0] == []
+    one, other = scans(bad, documents)
+    assert one == other and len(one[0]) == 1
+
+
+@pytest.mark.parametrize("stands", [b"1", b"1.0", b"false", b'"true"', b"[]"])
+def test_what_is_left_out_is_told_by_true_alone(stands):
+    """To Python 1 and 1.0 equal true; another reader would take them for another record."""
+    manifest, schema, contract = DOCUMENTS
+    documents = [manifest, schema, {**contract, "detail": "keys", "rules": [], "sensitive": []}]
+    good = [orjson.dumps(omitted(orjson.loads(line))) for line in LINES]
+    bad = [good[0], good[1].replace(b'{"omitted":true}', b'{"omitted":%b}' % stands, 1), *good[2:]]
+    assert scans(good, documents)[0][0] == []
+    one, other = scans(bad, documents)
+    assert one == other and len(one[0]) == 1
+
+
+def omitted(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without its values."""
+    for side in ("source_value", "target_value"):
+        record[side] = None if record[side] is None else [{"omitted": True}] * len(record[side])
+    return record
 
 
 @pytest.mark.parametrize(
