@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from patching import Bench
+from patching import Bench, file_uri
 
 from airflow_delta_provider.core import checkpoint, log
 from airflow_delta_provider.core.store.memory import MemoryStore
@@ -155,3 +155,25 @@ def test_values_that_the_target_cannot_hold_are_left_by_columns_too(bench, monke
         assert patched(bench, seed, 1, monkeypatch, conflicts="refuse", narrow=NARROW) == expected, seed
         assert expected[0]["outcomes"]["skipped"]
     assert min(by_columns) > 0
+
+
+@pytest.mark.parametrize("limit", [1, 10**9], ids=["by columns", "row by row"])
+def test_a_key_that_the_engine_has_no_form_for_is_left_and_the_rest_is_written(
+    postgresql_database, tmp_path, monkeypatch, limit
+):
+    """SQLite holds U+0000 in a text and PostgreSQL does not: one such key must not stop the whole patch, or its way back."""
+    monkeypatch.setattr(transaction, "BULK_ROWS_MIN", limit)
+    lite = Bench("sqlite", file_uri("sqlite", tmp_path))
+    lite.sql("CREATE TABLE t_source (id TEXT PRIMARY KEY, v TEXT)")
+    lite.fill("source", [("a\x00b", "x"), ("c", "new"), ("d", "q\x00")])
+    bench = Bench("postgresql", postgresql_database)
+    bench.members["source"] = {"uri": lite.uri, "table": "t_source", "label": "bench:source"}
+    bench.sql("CREATE TABLE t_target (id TEXT PRIMARY KEY, v TEXT)")
+    bench.fill("target", [("c", "old")])
+    outcome = bench.apply(bench.compare(), max_share=1)
+    assert (outcome.outcomes["applied"], outcome.outcomes["skipped"]) == (1, 2)
+    assert [row["key"] for row in outcome.skipped] == [["a\x00b"], ["d"]]
+    assert {row["reason"] for row in outcome.skipped} == {"DELTA_VALUE_LOSSY"}
+    assert bench.rows() == [("c", "new")]
+    assert bench.rollback(outcome.patch_id).proved
+    assert bench.rows() == [("c", "old")]

@@ -19,6 +19,7 @@ import pyarrow as pa
 from airflow_delta_provider.adapters.writers.changes import Bulk, RowShape, TableFacts
 from airflow_delta_provider.core import arrays, checkpoint, jsonc
 from airflow_delta_provider.core.collector import paused
+from airflow_delta_provider.core.errors import ValueLossyError
 from airflow_delta_provider.core.patch import DELETE, INSERT, UPDATE
 from airflow_delta_provider.core.patch_rows import PatchColumn
 from airflow_delta_provider.core.patch_texts import (
@@ -164,11 +165,11 @@ class ByColumns:
         columns = list(zip(*(record["key"] for record in chunk.records), strict=True))
         if not all(map(self._takes, self._forms.key, columns)):
             return self._read_alone(chunk)
-        batches = list(
-            self._rows.writer.lookup(
-                self._key, [record["key"] for record in chunk.records], self._rows.names, lock=False
-            )
-        )
+        keys = [record["key"] for record in chunk.records]
+        try:
+            batches = list(self._rows.writer.lookup(self._key, keys, self._rows.names, lock=False))
+        except ValueLossyError:
+            return self._read_alone(chunk)  # the engine has no form for some key
         found = [key for batch in batches for key in self._forms.key_bytes(batch, self._rows.types)]
         place_of = dict(zip(found, range(len(found)), strict=True))
         if len(place_of) != len(found):

@@ -95,7 +95,7 @@ def rollback_patch(
         if not now.load():
             now.take()
         spool = Spool(folder / "items")
-        inverse = _Inverse(Decider(context, rows.forms, writer, {}), rule)
+        inverse = _Inverse(Decider(context, rows.forms, writer, {}), rows, rule)
         for items in inverse.items(old, now, ledger_lines(store, ledgers[0][1])):
             spool.write(items)
         spool.close()
@@ -121,8 +121,9 @@ def _pair_id(spec: Spec) -> str:
 class _Inverse:
     """Decides what each record of a patch needs to be taken back."""
 
-    def __init__(self, decider: Decider, rule: PatchRule) -> None:
+    def __init__(self, decider: Decider, rows: TouchedRows, rule: PatchRule) -> None:
         self._decider = decider
+        self._rows = rows
         self._rule = rule
         self._number = 0
 
@@ -166,7 +167,7 @@ class _Inverse:
         stored = now if now is not None else old
         if stored is not None:
             return [stored[column.own] for column in self._decider.forms.key]
-        return _key_of(self._decider, record)
+        return self._rows.raw_key(record)
 
     def _change(
         self,
@@ -190,15 +191,3 @@ class _Inverse:
         changed = [decider.forms.columns[decider.forms.places[name]].own for name in record["columns"]]
         values = {name: (was or {})[name] for name in changed if not columns[name].generated}
         return Change(op, key, values, decider.compared(is_now or {}))
-
-
-def _key_of(decider: Decider, record: dict[str, Any]) -> list[Any] | None:
-    from airflow_delta_provider.core.patch_values import stored_key
-
-    try:
-        return [
-            stored_key(value, column.schema, column.stored, column.rules, decider.context.side)
-            for value, column in zip(record["key"], decider.forms.key, strict=True)
-        ]
-    except ValueLossyError:
-        return None

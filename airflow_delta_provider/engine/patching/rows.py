@@ -64,12 +64,14 @@ class TouchedRows:
         if given is not None:
             return list(given)
         try:
-            return [
+            key = [
                 stored_key(value, column.schema, column.stored, column.rules, side)
                 for value, column in zip(record["key"], self.forms.key, strict=True)
             ]
         except ValueLossyError:
             return None
+        own = (column.own for column in self.forms.key)
+        return key if all(map(self.writer.holds, own, key)) else None
 
 
 def other_rows(context: Context, opened: Opened) -> dict[bytes, list[Any]]:
