@@ -23,6 +23,7 @@ from airflow_delta_provider.core.spec import Spec
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.engine.opened import OpenSide, open_sides
 from airflow_delta_provider.engine.patching import transaction, view
+from airflow_delta_provider.engine.patching.attempt import Result
 from airflow_delta_provider.engine.patching.bycolumns import NO_TEXTS, ByColumns, is_plain
 from airflow_delta_provider.engine.patching.checks import check_plan, check_source
 from airflow_delta_provider.engine.patching.context import Context, context_of, load_manifest
@@ -219,7 +220,7 @@ def write(
 
 def _transaction(
     context: Context, patch_id: str, before: Before, spool: Spool, facts: TableFacts, options: PatchOptions, step: Step
-) -> transaction.Result:
+) -> Result:
     own = {column.own(context.side) for column in context.key}
     keyed = any(set(unique) <= own for unique in facts.uniques)
     return transaction.apply(

@@ -27,7 +27,7 @@ from airflow_delta_provider.core.patch import (
 )
 from airflow_delta_provider.core.patch_texts import applied_lines
 from airflow_delta_provider.engine.opened import OpenSide
-from airflow_delta_provider.engine.patching import transaction
+from airflow_delta_provider.engine.patching.attempt import BEFORE, NEITHER, Result, judge, named_state
 from airflow_delta_provider.engine.patching.context import Context
 from airflow_delta_provider.engine.patching.options import LISTED_MAX, PREVIEW_ROWS, PatchOutcome, PatchPlan
 from airflow_delta_provider.engine.patching.prove import Proof, prove
@@ -67,7 +67,7 @@ class Draft:
     facts: BodyFacts
 
 
-def draft(patch_id: str, checkpoint_id: str, spool: Spool, result: transaction.Result, path: Path) -> Draft:
+def draft(patch_id: str, checkpoint_id: str, spool: Spool, result: Result, path: Path) -> Draft:
     """Write a ledger's body; where the transaction was refused, only what stood in the way."""
     outcomes: Counter[str] = Counter()
     ending = Ending(patch_id, checkpoint_id or None, None, {})
@@ -77,9 +77,9 @@ def draft(patch_id: str, checkpoint_id: str, spool: Spool, result: transaction.R
         alone = {}
         for item in entry.alone.values() if isinstance(entry, Block) else entry:
             state = result.states[item.number]
-            if not result.committed and state == transaction.BEFORE:
+            if not result.committed and state == BEFORE:
                 continue
-            op, outcome, reason = settled(item.decision, transaction.named_state(state))
+            op, outcome, reason = settled(item.decision, named_state(state))
             outcomes[outcome] += 1
             _list(ending, item.number, item.listed(reason), outcome, reason)
             alone[item.number] = ledger.ledger_line(item.id, op, outcome, reason, item.sort_key.hex())
@@ -171,13 +171,13 @@ def preview(context: Context, patch_id: str, rows: TouchedRows, spool: Spool) ->
     excluded: list[dict[str, Any]] = []
     rows.writer.begin(write=False)
     try:
-        states = transaction.judge(rows, spool, set(), lock=False)
+        states = judge(rows, spool, set(), lock=False)
     finally:
         rows.writer.rollback()
     first: dict[str, list[Change]] = {DELETE: [], UPDATE: [], INSERT: []}
     for items in spool.batches():
         for item in items:
-            if item.change is not None and states[item.number] != transaction.NEITHER:
+            if item.change is not None and states[item.number] != NEITHER:
                 outcomes["planned"] += 1
                 if len(first[item.change.op]) < PREVIEW_ROWS:
                     first[item.change.op].append(item.change)
