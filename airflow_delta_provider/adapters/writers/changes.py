@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,6 +81,11 @@ class TableFacts:
     references: tuple[Reference, ...] = ()
     deferred: tuple[tuple[str, ...], ...] = ()
     linked: bool = False
+
+    def finds(self, columns: Iterable[str]) -> bool:
+        """Tell whether these columns find at most one row, because a unique key is among them."""
+        named = set(columns)
+        return any(named.issuperset(unique) for unique in self.uniques)
 
     def one_by_one(self) -> TableFacts:
         """Return the same facts where every unique constraint is checked row by row."""

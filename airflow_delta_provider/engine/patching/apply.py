@@ -221,8 +221,7 @@ def write(
 def _transaction(
     context: Context, patch_id: str, before: Before, spool: Spool, facts: TableFacts, options: PatchOptions, step: Step
 ) -> Result:
-    own = {column.own(context.side) for column in context.key}
-    keyed = any(set(unique) <= own for unique in facts.uniques)
+    keyed = facts.finds(column.own(context.side) for column in context.key)
     return transaction.apply(
         before.rows,
         spool,

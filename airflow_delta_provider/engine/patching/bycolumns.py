@@ -55,7 +55,7 @@ def is_plain(context: Context, rows: TouchedRows, decider: Decider, facts: Table
         context.rule.name == "source_authoritative"
         and not (context.ruled_key or decider.others or facts.references or facts.hazards)
         and bool(context.columns)
-        and any(set(unique) <= own for unique in facts.uniques)
+        and facts.finds(own)
         and not any(column.generated or column.always for column in columns.values())
         and not any(column.keyed or column.own(context.side) in own for column in context.columns)
         and decider.all_as_read

@@ -183,8 +183,7 @@ def _states(spool: Spool, state: int) -> bytearray:
 
 def _independent(rows: TouchedRows, spool: Spool, facts: TableFacts) -> bool:
     """Tell whether every row can be found by a unique key, and written without a thought of other rows."""
-    own = {column.own(rows.context.side) for column in rows.context.key}
-    keyed = any(set(unique) <= own for unique in facts.uniques)
+    keyed = facts.finds(column.own(rows.context.side) for column in rows.context.key)
     computed = any(column.generated for column in rows.writer.columns.values())
     if not keyed or computed or facts.references or facts.hazards:
         return False
