@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from airflow_delta_provider.adapters.files import sharing
 from airflow_delta_provider.adapters.files.parquet import ParquetSide
 from airflow_delta_provider.adapters.files.paths import find_files
 from airflow_delta_provider.adapters.side import Request
-from airflow_delta_provider.core.errors import SideFileError
+from airflow_delta_provider.core.errors import SideFileError, SideMissingError
 from airflow_delta_provider.core.types import LogicalType
 
 NAMES = ("id", "n", "note", "day")
@@ -130,6 +131,70 @@ def test_a_damaged_file_is_refused_though_the_other_is_sound(tmp_path):
     assert read(one, requests[0]) == table().to_pylist()
     with pytest.raises(SideFileError, match=r"b\.parquet"):
         read(other, requests[1])
+
+
+def test_damage_that_both_files_have_is_refused_by_each_under_its_own_name(tmp_path):
+    """Whoever decodes first meets it; the other must neither end early, as if no row was left, nor blame that file."""
+    sides = [side(tmp_path / name, table()) for name in ("a.parquet", "b.parquet")]
+    for part, path in zip(sides, sorted(tmp_path.iterdir()), strict=True):
+        data = bytearray(path.read_bytes())
+        start, size = sharing.span(part._footers[0].row_group(1).column(2))
+        data[start + size - 3] ^= 1
+        path.write_bytes(bytes(data))
+    one, other = sides
+    requests = together(one, other)
+    for part, request, name in ((other, requests[1], "b"), (one, requests[0], "a")):
+        with pytest.raises(SideFileError, match=rf"{name}\.parquet"):
+            read(part, request)
+
+
+def test_a_file_that_is_gone_is_missed_by_its_own_side(tmp_path):
+    """What cannot be compared is not shared; the sound side reads on."""
+    one, other = side(tmp_path / "a.parquet", table()), side(tmp_path / "b.parquet", table())
+    requests = together(one, other)
+    (tmp_path / "b.parquet").unlink()
+    assert read(one, requests[0]) == table().to_pylist()
+    with pytest.raises(SideMissingError, match=r"b\.parquet"):
+        read(other, requests[1])
+
+
+def test_the_same_bytes_of_another_writer_are_not_shared(tmp_path, monkeypatch):
+    """Readers take account of faults of some writers, so that equal bytes may be read in two ways."""
+    one, other = side(tmp_path / "a.parquet", table()), side(tmp_path / "b.parquet", table())
+    data = (tmp_path / "b.parquet").read_bytes()
+    (tmp_path / "b.parquet").write_bytes(data.replace(b"parquet-cpp-arrow", b"parquet-cpp-other"))
+    other = ParquetSide(find_files(str(tmp_path / "b.parquet")), {}, "b.parquet")
+    found = decoded(monkeypatch, one, other)
+    requests = together(one, other)
+    assert read(one, requests[0]) == read(other, requests[1]) == table().to_pylist()
+    assert len(found[1]) == 12
+
+
+def test_nothing_is_kept_for_a_side_that_decodes_for_itself(tmp_path, monkeypatch):
+    """It never comes back for it, and a file may have thousands of groups."""
+    monkeypatch.setattr(sharing, "HELD_BATCHES", 3)
+    one, other = side(tmp_path / "a.parquet", table(), 100), side(tmp_path / "b.parquet", table(), 100)
+    requests = together(one, other)
+    assert read(one, requests[0]) == read(other, requests[1]) == table().to_pylist()
+    assert [len(group._held) for group in requests[0].shared.groups.values()] == [0]
+
+
+@pytest.mark.parametrize("short", ["shared", "own"])
+def test_columns_of_unlike_length_are_refused(short):
+    """A reader finds them only among columns that it reads together; a page header may promise anything."""
+
+    @contextmanager
+    def reading(names: tuple[str, ...], rows: int) -> Any:
+        count = 7 if names == (short,) else 10
+        yield iter([pa.record_batch({names[0]: pa.array(range(count))})])
+
+    chunks = sharing.Chunks(
+        10, ("own", "shared"), (None, "alike"), ((0, 0), (0, 4)), lambda: pa.BufferReader(b"same"), reading
+    )
+    group = sharing.SharedGroup(chunks, chunks)
+    for number in (0, 1):
+        with pytest.raises(pa.ArrowInvalid, match="row group"):
+            list(group.read(number, 10))
 
 
 def test_files_in_other_places_share_nothing(tmp_path):

@@ -214,7 +214,7 @@ class ParquetSide(FileSide):
                 kinds.append(None)
                 spans.append((0, 0))
                 continue
-            kinds.append(described(stored.column(leaf), footer.schema.column(leaf), column.arrow))
+            kinds.append(described(stored.column(leaf), footer.schema.column(leaf), column.arrow, footer.created_by))
             spans.append(span(stored.column(leaf)))
         read = partial(self._reading, index, [group.number])
         return Chunks(group.rows, names, tuple(kinds), tuple(spans), self.files[index].open, read)

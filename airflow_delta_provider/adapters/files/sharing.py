@@ -1,25 +1,31 @@
 """Two Parquet sides read at the same time: a column chunk that is byte for byte the same in both is decoded once.
 
 Equal bytes under equal descriptions decode to equal values, so both reads get the same Arrow arrays, and everything that
-looks at values (order, keys, rules, refusals) still looks at those of each side.
+looks at values (order, keys, rules, refusals) still looks at those of each side. What cannot be shared, for whatever
+reason, each side reads for itself, so that a refusal names the file that it is about.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_delta_provider.core.errors import DeltaError
+
 COMPARED_BYTES = 1024 * 1024
 """How much of two column chunks is compared at once."""
 HELD_BATCHES = 8
 """Decoded batches that wait for the slower of the two reads; one that is further behind decodes for itself."""
+UNREADABLE = (DeltaError, pa.ArrowException, OSError, EOFError)
+"""What reading a file raises where it is cut, damaged, replaced or gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +57,14 @@ class SharedGroup:
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._held: deque[list[Any]] = deque()
         self._dropped = 0
+        self._failed = False
         self._wanted = [0, 0]
 
     def read(self, side: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the group's batches of one side; ``rows`` a batch counts where this side is the first to come."""
+        """Yield the group's batches of one side; ``rows`` a batch counts where this side is the first to come.
+
+        Raises: what the reading of its own file raises; ArrowInvalid where columns are of unlike length.
+        """
         chunks = self._chunks[side]
         with self._lock:
             if self._equal is None:
@@ -66,12 +76,15 @@ class SharedGroup:
             if not equal:
                 yield from alone
                 return
-            rest = _Rows(alone) if own else None
+            rest, read = _Rows(alone) if own else None, 0
             for shared in self._parts(side, stack):
                 arrays = iter(shared)
                 others = iter(() if rest is None else rest.take(len(shared[0])))
                 columns = [next(arrays if position in equal else others) for position in range(len(chunks.names))]
+                read += len(shared[0])
                 yield pa.RecordBatch.from_arrays(columns, names=list(chunks.names))
+            if read != chunks.rows:
+                raise pa.ArrowInvalid(f"A row group of {chunks.rows} rows has columns of {read}")
 
     def close(self) -> None:
         """Forget what was decoded."""
@@ -84,37 +97,61 @@ class SharedGroup:
         number = 0
         while True:
             with self._lock:
-                behind = number < self._dropped
-                part = None if behind else self._part(side, number)
-            if behind:
-                names = tuple(self._chunks[side].names[position] for position in self._equal or ())
-                batches = stack.enter_context(self._chunks[side].read(names, self._rows))
-                for place, batch in enumerate(batches):
-                    if place >= number:
-                        yield batch.columns
+                part = self._part(side, number)
+                alone = part is None and (number < self._dropped or self._failed)
+                if alone:
+                    self._forget(side, sys.maxsize)
+            if alone:
+                yield from self._alone(side, number, stack)
                 return
             if part is None:
                 return
             yield part
             number += 1
 
+    def _alone(self, side: int, start: int, stack: ExitStack) -> Iterator[list[Any]]:
+        """Yield the shared columns from a batch on, decoded from this side's own file."""
+        names = tuple(self._chunks[side].names[position] for position in self._equal or ())
+        batches = stack.enter_context(self._chunks[side].read(names, self._rows))
+        for place, batch in enumerate(batches):
+            if place >= start:
+                yield batch.columns
+
     def _part(self, side: int, number: int) -> list[Any] | None:
-        """Return one batch's columns, None behind the last; drop what both sides have had."""
-        if self._batches is None:
-            names = tuple(self._chunks[0].names[position] for position in self._equal or ())
-            self._batches = self._open.enter_context(self._chunks[0].read(names, self._rows))
+        """Return one batch's columns; None behind the last, and where they are not to be had here any more."""
+        if number < self._dropped:
+            return None
         if number - self._dropped == len(self._held):
-            batch = next(self._batches, None)
+            batch = self._decoded()
             if batch is None:
-                self._open.close()
                 return None
             self._held.append(batch.columns)
         found = self._held[number - self._dropped]
-        self._wanted[side] = number + 1
+        self._forget(side, number + 1)
+        return found
+
+    def _decoded(self) -> pa.RecordBatch | None:
+        """Return the next batch; None behind the last, and from the first failure on."""
+        if self._failed:
+            return None
+        self._failed = True  # until the batch is here, whatever is raised
+        with suppress(*UNREADABLE):
+            if self._batches is None:
+                names = tuple(self._chunks[0].names[position] for position in self._equal or ())
+                self._batches = self._open.enter_context(self._chunks[0].read(names, self._rows))
+            batch = next(self._batches, None)
+            self._failed = False
+            if batch is not None:
+                return batch
+        self._open.close()
+        return None
+
+    def _forget(self, side: int, wanted: int) -> None:
+        """Note the first batch that a side still wants from here; drop what both have had, or the slower is too late for."""
+        self._wanted[side] = wanted
         while self._held and (self._dropped < min(self._wanted) or len(self._held) > HELD_BATCHES):
             self._held.popleft()
             self._dropped += 1
-        return found
 
     def _compared(self) -> tuple[int, ...]:
         """Return the positions of the columns whose chunks are equal, byte for byte."""
@@ -126,10 +163,13 @@ class SharedGroup:
         ]
         if not alike:
             return ()
-        with one.open() as here, other.open() as there:
-            return tuple(
-                position for position in alike if _same(here, there, one.spans[position], other.spans[position])
-            )
+        try:
+            with one.open() as here, other.open() as there:
+                return tuple(
+                    position for position in alike if _same(here, there, one.spans[position], other.spans[position])
+                )
+        except UNREADABLE:
+            return ()
 
 
 class _Rows:
@@ -140,10 +180,12 @@ class _Rows:
         self._rest: pa.RecordBatch | None = None
 
     def take(self, rows: int) -> list[Any]:
-        """Return the columns of the next so many rows."""
+        """Return the columns of the next so many rows. Raises: ArrowInvalid where there are fewer."""
         parts, missing = [], rows
         while missing:
-            batch = next(self._batches) if self._rest is None else self._rest
+            batch = next(self._batches, None) if self._rest is None else self._rest
+            if batch is None:
+                raise pa.ArrowInvalid(f"A row group ends {missing} rows before its other columns")
             part, self._rest = batch.slice(0, missing), batch.slice(missing) if batch.num_rows > missing else None
             parts.append(part)
             missing -= part.num_rows
@@ -186,13 +228,18 @@ def pair_groups(
     return found if found[0].groups else None
 
 
-def described(column: pq.ColumnChunkMetaData, leaf: pq.ColumnSchema, arrow: pa.DataType) -> tuple[Any, ...] | None:
-    """Return what must be equal for two chunks of equal bytes to hold equal values; None for lists and old time stamps."""
+def described(
+    column: pq.ColumnChunkMetaData, leaf: pq.ColumnSchema, arrow: pa.DataType, writer: str | None
+) -> tuple[Any, ...] | None:
+    """Return what must be equal for two chunks of equal bytes to hold equal values; None for lists and old time stamps.
+
+    ``writer``: as the footer names it, since readers take account of the faults of some.
+    """
     if leaf.max_repetition_level or leaf.physical_type == "INT96" or pa.types.is_dictionary(arrow):
         return None
     kind = (leaf.physical_type, leaf.logical_type.to_json(), leaf.length, leaf.precision, leaf.scale)
     stored = (column.compression, tuple(column.encodings), column.num_values, column.total_uncompressed_size)
-    return (arrow, kind, leaf.converted_type, leaf.max_definition_level, stored, column.has_dictionary_page)
+    return (arrow, kind, leaf.converted_type, leaf.max_definition_level, stored, column.has_dictionary_page, writer)
 
 
 def span(column: pq.ColumnChunkMetaData) -> tuple[int, int]:
