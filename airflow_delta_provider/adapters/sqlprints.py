@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from airflow_delta_provider.adapters.fingerprints import CANARY, FINGERPRINT, Bu
 from airflow_delta_provider.adapters.ranges import range_is_exact, range_predicate
 from airflow_delta_provider.adapters.side import Request
 from airflow_delta_provider.adapters.sqlbase import SqlRelation
-from airflow_delta_provider.core.errors import DeltaError, SideReadError
+from airflow_delta_provider.core.errors import FingerprintDeclinedError, SideReadError
 
 WEIGHED_ROWS = 1000
 """Rows whose mean size says what a row weighs."""
@@ -60,12 +61,15 @@ class SqlFingerprints(SqlRelation):
         columns = (digests.whole(), digests.total(), digests.total())
         try:
             (row,) = self._rows(statement, columns)
-        except DeltaError:
+        except FingerprintDeclinedError:
             return None  # an engine without MD5 says so here, before anything depends on it
         return int(row[1]), int(row[2])
 
     def link(self, values: Sequence[Form], payload_bytes: int) -> tuple[float, float] | None:
-        """Weigh some rows by their texts, and time a payload that costs the engine nothing."""
+        """Weigh some rows by their texts, and time a payload that costs the engine nothing.
+
+        Raises: FingerprintDeclinedError, also where the engine makes no text of that size.
+        """
         digests = self._digests()
         if not digests.remote:
             return None
@@ -81,8 +85,11 @@ class SqlFingerprints(SqlRelation):
     def _took_s(self, size: int) -> float:
         """Return the seconds that a text of so many bytes takes to arrive."""
         began = time.perf_counter()
-        self._rows(sql(f"SELECT REPEAT('x', {size}) AS c0"), (self._digests().payload(),))
-        return time.perf_counter() - began
+        (row,) = self._rows(sql(f"SELECT REPEAT('x', {size}) AS c0"), (self._digests().payload(),))
+        took_s = time.perf_counter() - began
+        if row[0] is None:  # beyond what MySQL and MariaDB send as one value
+            raise FingerprintDeclinedError(f"{self.where}: a text of {size} bytes is not sent.", where=self.where)
+        return took_s
 
     def exact(self, request: Request) -> bool:
         """Tell whether the predicate of a range holds exactly its keys."""
@@ -107,7 +114,7 @@ class SqlFingerprints(SqlRelation):
         relation, digests, buckets = self._opened(), self._digests(), request.buckets
         if buckets is None:
             raise SideReadError(f"{self.where}: a fingerprint needs buckets.", where=self.where)
-        with self._refusals():
+        with self._declining():
             key = self._terms(buckets.key, buckets.mark)
             terms = [*key, *self._terms(values, buckets.mark)]
             keep = None
@@ -155,9 +162,22 @@ class SqlFingerprints(SqlRelation):
         return range_predicate(self._dialect, key, request.key_types, request.lower, request.upper)
 
     def _rows(self, statement: Statement, columns: tuple[ReadColumn, ...]) -> list[tuple[Any, ...]]:
-        with self._refusals():
+        with self._declining():
             parts = list(self._dialect.fetch(self._connection, statement, columns, 1024, 1 << 20))
         return [row for arrays in parts for row in zip(*(array.to_pylist() for array in arrays), strict=True)]
+
+    @contextmanager
+    def _declining(self) -> Iterator[None]:
+        """As ``_refusals``, but tell apart what the engine declines and would go on after."""
+        began = time.monotonic()
+        with self._refusals():
+            try:
+                yield
+            except self._dialect.driver_errors() as error:
+                if not self._digests().declined(self._connection, error, time.monotonic() - began):
+                    raise
+                failure = self._dialect.failure(error, self.where)
+                raise FingerprintDeclinedError(failure.message, where=self.where) from None
 
     def _digests(self) -> Digests:
         if self._dialect.digests is None:

@@ -10,6 +10,7 @@ from typing import Any
 from airflow_delta_provider.core.errors import (
     ConnectError,
     DeltaError,
+    FingerprintDeclinedError,
     InputPathError,
     SideReadError,
     StoreMissingError,
@@ -21,6 +22,7 @@ from airflow_delta_provider.core.errors import (
 
 UNREADABLE = (
     ConnectError,
+    FingerprintDeclinedError,
     SideReadError,
     InputPathError,
     StoreMissingError,

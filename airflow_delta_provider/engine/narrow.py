@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from airflow_delta_provider.adapters.fingerprints import CANARY, FAST, FINGERPRINT, MD5, Buckets, Form, forms_of
 from airflow_delta_provider.adapters.side import Request
 from airflow_delta_provider.core.compare import Tally
-from airflow_delta_provider.core.errors import shown
+from airflow_delta_provider.core.errors import FingerprintDeclinedError, shown
 from airflow_delta_provider.core.plan import KeyRange
 from airflow_delta_provider.engine.named import NamedSide, canceller
 from airflow_delta_provider.engine.opened import Opened
@@ -40,6 +40,8 @@ FACTS = ("strategy", "strategy_reason", "buckets", "buckets_read")
 FAST_BOUND = "2^-64 for each bucket of rows that differs, taking the engine's hash to spread as a random one; no proof"
 NARROWING = ("fingerprint", "fast")
 AUTO = "auto"
+DECLINED = "a fingerprint was declined: "
+"""What the reason begins with where ``auto`` had to do without the fingerprint that it chose."""
 AUTO_ROWS_MIN = 500_000
 """Fewer rows are streamed before it is known what else could be done with them."""
 AUTO_GAIN_MIN = 3.0
@@ -100,8 +102,23 @@ class Narrowed:
 def narrowing_of(opened: Opened) -> Narrowing:
     """Return how the shards of two opened sides are narrowed under their specification, decided once."""
     if not isinstance(opened.narrowing, Narrowing):
-        opened.narrowing = _decide(opened)
+        with _at_best(opened):
+            opened.narrowing = _decide(opened)
     return opened.narrowing
+
+
+@contextmanager
+def _at_best(opened: Opened) -> Iterator[None]:
+    """Stream from here on where an engine declines what only ``auto`` asks of it; what was asked for is refused.
+
+    Nothing else is caught: after a cancellation nobody waits for a stream, and after a cut there is no line for it.
+    """
+    try:
+        yield
+    except FingerprintDeclinedError as error:
+        if opened.spec.strategy != AUTO:
+            raise
+        opened.narrowing = Narrowing("stream", f"{DECLINED}{error.message}")
 
 
 def narrows(opened: Opened) -> bool:
@@ -137,9 +154,9 @@ def strategy_form(asked: str, facts: Iterable[Mapping[str, Any]]) -> dict[str, A
     asked for. A strategy that was asked for and not taken is named with the reason, and a verdict that is only probable
     with its bound.
     """
-    if asked == AUTO:  # what is streamed says nothing, or that; a shard whose facts are lost may have been either
+    if asked == AUTO:  # what was chosen to be streamed says nothing; a shard whose facts are lost may have been either
         facts = [one or {"strategy": "fingerprint"} for one in facts]
-        facts = [one for one in facts if one.get("strategy", "stream") != "stream"]
+        facts = [one for one in facts if one.get("strategy", "stream") != "stream" or _declined(one)]
     if asked not in _FUNCTIONS or (asked == AUTO and not facts):
         return {"strategy": "stream"}
     whole = united_facts([one if "strategy" in one else {"strategy": asked} for one in facts] or [{"strategy": asked}])
@@ -155,11 +172,20 @@ def strategy_form(asked: str, facts: Iterable[Mapping[str, Any]]) -> dict[str, A
     return form
 
 
+def _declined(facts: Mapping[str, Any]) -> bool:
+    return str(facts.get("strategy_reason", "")).startswith(DECLINED)
+
+
 def narrow(opened: Opened, key_range: KeyRange) -> Narrowed:
     """Fingerprint one shard on both sides at once and say what is left to be read."""
     how = narrowing_of(opened)
-    if how.strategy == "stream":
-        return _whole("stream", how.reason)
+    if how.strategy != "stream":
+        with _at_best(opened):
+            return _fingerprinted(opened, how, key_range)
+    return _whole("stream", narrowing_of(opened).reason)
+
+
+def _fingerprinted(opened: Opened, how: Narrowing, key_range: KeyRange) -> Narrowed:
     requests = {name: opened.request(name, key_range, ordered=False) for name in SIDES}
     sides = {name: _side(opened, name) for name in SIDES}
     if not all(sides[name].exact(requests[name]) for name in SIDES):

@@ -80,6 +80,14 @@ class Digests(ABC):
     def total(self) -> ReadColumn:
         """Return a computed column of sums of 64-bit numbers, as decimal128(38, 0)."""
 
+    @abstractmethod
+    def declined(self, connection: Any, error: BaseException, took_s: float) -> bool:
+        """Tell whether a driver's error is the engine's no to the statement itself, over a connection that goes on.
+
+        A statement that somebody cancelled, and one whose connection was cut, were not declined; one that ran into a
+        limit of the engine was. ``took_s``: how long it ran at most.
+        """
+
     def literal(self, text: str) -> Statement:
         """Write a text of ours as the engine's text."""
         return sql(Value(text))

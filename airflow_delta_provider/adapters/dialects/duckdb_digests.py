@@ -49,6 +49,13 @@ class DuckdbDigests(Digests):
                 return f"strftime({stamp}, '%Y-%m-%d %H:%M:%S.%f')", _outside(stamp, "TIMESTAMP", " 23:59:59.999999")
         return None
 
+    def declined(self, connection: Any, error: BaseException, took_s: float) -> bool:
+        """Say no to an interruption and to a database that cannot go on."""
+        import duckdb
+
+        ended = (duckdb.InterruptException, duckdb.FatalException, duckdb.ConnectionException, duckdb.InternalException)
+        return isinstance(error, duckdb.Error) and not isinstance(error, ended)
+
     def decimal(self, kind: LogicalType, select: str, scale: int) -> Written | None:
         """Return the digits of a number that the engine's own decimals hold at this scale."""
         whole = INT_DIGITS.get(kind.bits or 0) if kind.kind == "int" else None

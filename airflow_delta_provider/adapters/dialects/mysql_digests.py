@@ -19,6 +19,8 @@ from airflow_delta_provider.core.types import LogicalType
 DECIMAL_DIGITS_MAX = 65
 DECIMAL_SCALE_MAX = 30
 INT_DIGITS_MAX = 20
+NOT_DECLINED = frozenset((0, 1053, 1317, 1927, 2006, 2013, 2014, 2027))
+"""A statement or a connection that was killed, a server that shuts down, a line that broke."""
 
 
 class MysqlDigests(Digests):
@@ -56,6 +58,13 @@ class MysqlDigests(Digests):
         if whole is None or scale > DECIMAL_SCALE_MAX or whole + scale > DECIMAL_DIGITS_MAX:
             return None
         return f"CAST({select} AS DECIMAL({DECIMAL_DIGITS_MAX},{scale}))", ""
+
+    def declined(self, connection: Any, error: BaseException, took_s: float) -> bool:
+        """Go by the error's number; one that was not numbered by the server is the driver's own."""
+        from pymysql.err import Error
+
+        number = error.args[0] if isinstance(error, Error) and error.args else None
+        return isinstance(number, int) and number not in NOT_DECLINED and bool(connection.open)
 
     def term(self, select: str, written: Written, mark: str) -> Statement:
         """Return a column's text; a NULL that is not the column's is an unproved value."""

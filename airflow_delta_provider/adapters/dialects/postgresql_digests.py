@@ -19,6 +19,7 @@ NUMERIC_DIGITS_MAX = 1000
 INTERVAL_HOURS_MAX = 2_562_046
 """Longest time part of an interval that a stream carries."""
 SEEDS = (1, 2)
+QUERY_CANCELED = "57014"
 _SENT = {
     "float": "float8send({0}::float8 + 0)",
     "timestamp": "timestamp_send({0})",
@@ -85,6 +86,19 @@ class PostgresqlDigests(Digests):
         """Take the bits as a positive bigint."""
         md5 = sql("pg_catalog.substr(pg_catalog.md5(", text, "), 1, 8)")
         return sql("('x' || ", md5, ")::bit(32)::int8 & CAST(", sql(count), " - 1 AS bigint)")
+
+    def declined(self, connection: Any, error: BaseException, took_s: float) -> bool:
+        """Ask for the session's timeout, since a statement that it ends and one that is cancelled fail with one state."""
+        state = getattr(error, "sqlstate", None)
+        if state is None or connection.closed:
+            return False
+        if state != QUERY_CANCELED:
+            return True
+        asked = connection.execute(
+            "SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'statement_timeout'"
+        )
+        timeout_ms = int(asked.fetchone()[0])
+        return 0 < timeout_ms <= took_s * 1000
 
     def literal(self, text: str) -> Statement:
         """Give a literal its type."""

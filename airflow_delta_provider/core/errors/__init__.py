@@ -92,6 +92,7 @@ from airflow_delta_provider.core.errors.data import (
 from airflow_delta_provider.core.errors.inputs import (
     ConnectError,
     FilterError,
+    FingerprintDeclinedError,
     PatchConflictError,
     PatchManifestError,
     PatchReviewError,
@@ -140,6 +141,7 @@ __all__ = [
     "DiskLimitError",
     "EnvelopeError",
     "FilterError",
+    "FingerprintDeclinedError",
     "FormatError",
     "GenerationChainError",
     "GenerationContextError",

@@ -99,6 +99,14 @@ class SideReadError(DeltaError):
     retryable: ClassVar[bool] = True
 
 
+class FingerprintDeclinedError(DeltaError):
+    """The engine of a side declined a statement that only a fingerprint needs, and would go on with others."""
+
+    code: ClassVar[str] = "DELTA_SIDE_FINGERPRINT"
+    remedy: ClassVar[str] = "Read the reason in the message and mend it, or set strategy: stream."
+    retryable: ClassVar[bool] = True
+
+
 class SideSchemeError(DeltaError):
     """No adapter reads this kind of side."""
 
