@@ -89,14 +89,16 @@ def _filtered(opened: Opened, query: Query, start: int, exact: bool | None, cloc
     term, index, until = _term(opened, query), opened.index, clock() + SCAN_S_MAX
     if term is None or index is None:
         return Found(found, start, None, exact)
-    first = start // PAGE_RECORDS
+    first = min(start // PAGE_RECORDS, index.pages)
     left = term.left_from(first)
+    pages = [*range(first, index.pages), *term.unknown_before(first)]  # the count of all proves those that are skipped
     with closing(opened.material.open_body()) as body:
-        for page in range(first, index.pages):
+        for turn, page in enumerate(pages):
             if left <= 0:
                 break
-            if page > first and clock() > until:
-                return Found(found, start, page * PAGE_RECORDS, exact, scanned_all=False)
+            if turn and clock() > until:
+                following = page if page >= first else index.pages
+                return Found(found, start, following * PAGE_RECORDS, exact, scanned_all=False)
             if term.may_hold(body, index, page):
                 lines = read_page(body, index, page)
                 fitting = [place for place, line in enumerate(lines) if _fits(line, query)]

@@ -55,6 +55,10 @@ class Term:
         """Return how many records lie on this page or behind it, at most."""
         return self.expected - sum(count for count in self.counts[:page] if count != UNKNOWN)
 
+    def unknown_before(self, page: int) -> list[int]:
+        """Return the pages before this one where nobody looked."""
+        return [number for number, count in enumerate(self.counts[:page]) if count == UNKNOWN]
+
 
 class Terms:
     """What is known of the terms of one body, shared by all requests."""

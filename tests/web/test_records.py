@@ -94,3 +94,21 @@ def test_a_page_whose_records_were_hidden_is_found_out(opened, folder, text, col
     folder.change(folder.blob(body), lambda data: data.replace(text, text.swapcase()))
     with pytest.raises(BodyDigestError, match="has not as many records as the manifest says"):
         find_records(opened, Query(category="" if column else "dropped", column=column))
+
+
+@pytest.mark.parametrize("query", [Query(category="dropped", start=4_500), Query(category="dropped", key=("2000",))])
+def test_a_search_that_begins_late_finds_out_what_was_hidden(opened, folder, query):
+    """Who searches behind a key must not be told that no record fits, only because nobody looked at the pages before."""
+    body = opened.material.manifest["body"]["sha256"]
+    folder.change(folder.blob(body), lambda data: data.replace(b'{"category":"dropped"', b'{"category":"DROPPED"'))
+    with pytest.raises(BodyDigestError, match="has not as many records as the manifest says"):
+        find_records(opened, query)
+
+
+def test_pages_before_a_search_are_looked_through_when_time_is_left(opened):
+    """They hold nothing that was asked for: what was found is told at once, and the next request goes on counting."""
+    clock = itertools.count()
+    found = find_records(opened, Query(column="amount", start=4_700), clock=lambda: float(next(clock)))
+    assert (numbers(found), found.next, found.scanned_all) == ([4_800], 5_120, False)
+    found = find_records(opened, Query(column="amount", start=5_120))
+    assert (numbers(found), found.next, found.scanned_all) == ([], None, True)
