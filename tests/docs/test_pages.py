@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from docs_modules import load
 
 from airflow_delta_provider.adapters import open as adapters
 from airflow_delta_provider.adapters.files import SUFFIXES
@@ -19,17 +17,7 @@ from airflow_delta_provider.core import spec
 from airflow_delta_provider.core.errors import FilterError
 from airflow_delta_provider.core.types import SCALARS, LogicalType
 
-HERE = Path(__file__).resolve()
-ROOT = HERE.parents[2]
-
-
-def load(name: str) -> ModuleType:
-    """Return a module that lies beside this one."""
-    found = importlib.util.spec_from_file_location(f"docs_{name}", HERE.with_name(f"{name}.py"))
-    assert found and found.loader
-    module = sys.modules.setdefault(found.name, importlib.util.module_from_spec(found))
-    found.loader.exec_module(module)
-    return module
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def page(name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -14,19 +13,14 @@ from pathlib import Path
 
 import pytest
 import servers
+from docs_modules import load
 
 from airflow_delta_provider.core import jsonc, log
 from airflow_delta_provider.core.spec import parse_spec, parse_yaml
 from airflow_delta_provider.core.store import open_store
 from airflow_delta_provider.demo.host import make_host
 
-HERE = Path(__file__).resolve()
-_spec = importlib.util.spec_from_file_location("docs_blocks", HERE.with_name("blocks.py"))
-assert _spec and _spec.loader
-blocks = importlib.util.module_from_spec(_spec)
-sys.modules["docs_blocks"] = blocks
-_spec.loader.exec_module(blocks)
-
+blocks = load("blocks")
 README = blocks.blocks_of("README.md")
 MANIFEST = "8b175dfd0a26c71e9df2493ff39d50e1a50f7bd3b87bd32f73bdce806524ee65"
 

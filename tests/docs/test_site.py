@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shlex
@@ -10,13 +9,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import servers
+from docs_modules import load
 
-HERE = Path(__file__).resolve()
-ROOT = HERE.parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 RUN = ("howto/verify-as-an-auditor.md", "howto/ci-with-junit.md", "from-data-diff.md")
@@ -25,15 +23,6 @@ NOT_RUN = "not run"
 PART_OF = "part of "
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<page>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
 _HEADING = re.compile(r"^#{1,4} (.+)$", re.M)
-
-
-def load(name: str) -> ModuleType:
-    """Return a module that lies beside this one."""
-    found = importlib.util.spec_from_file_location(f"docs_{name}", HERE.with_name(f"{name}.py"))
-    assert found and found.loader
-    module = sys.modules.setdefault(found.name, importlib.util.module_from_spec(found))
-    found.loader.exec_module(module)
-    return module
 
 
 blocks = load("blocks")
