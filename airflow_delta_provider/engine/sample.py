@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,13 +57,14 @@ def sample(
 
     Raises: every refusal of the package; sub-manifests that were stored before stay, and are true of their ranges.
     """
+    deadline = None if spec.limits.max_seconds is None else time.monotonic() + spec.limits.max_seconds
     with ExitStack() as stack:
         opened = stack.enter_context(open_sides(spec, open_side, hmac_key=hmac_key))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-sample-")))
         ranges = plan_ranges(opened, count=shards)
         look_ahead(opened, ranges)
         key = opened.comparison.hmac_key
-        job = Job(spec.form, opened.shared.identity, folder, None, {}, key, pandas_kept_out(), tell=tell)
+        job = Job(spec.form, opened.shared.identity, folder, deadline, {}, key, pandas_kept_out(), tell=tell)
         looked = []
         for number in spread(len(ranges), count):
             result = run_shard(opened, number, ranges[number], job, open_side, None)

@@ -31,7 +31,6 @@ from airflow_delta_provider.engine.named import NamedSide
 from airflow_delta_provider.engine.opened import open_sides
 from airflow_delta_provider.engine.paced import paced
 from airflow_delta_provider.engine.run import reconcile
-from airflow_delta_provider.engine.sample import spread
 from airflow_delta_provider.engine.work import Work
 
 PATIENCE_S = 30
@@ -357,40 +356,3 @@ def test_manners_that_mean_nothing_are_refused_by_name(members, where):
     with pytest.raises(SpecValueError) as caught:
         parse_spec(spec_form(**members))
     assert caught.value.where == where
-
-
-@pytest.mark.parametrize(
-    ("of", "count", "places"),
-    [(10, 3, [1, 5, 8]), (3, 5, [0, 1, 2]), (1, 1, [0]), (100, 2, [25, 75])],
-)
-def test_a_sample_is_spread_over_the_plan(of, count, places):
-    """The first shards alone are the oldest rows alone."""
-    assert spread(of, count) == places
-
-
-def test_a_sample_stores_sub_manifests_and_gives_no_verdict(tmp_path: Path, capsys):
-    """Each is a true manifest of its key range; the log of the pair stays empty, so no gate takes it for the whole."""
-    from airflow_delta_provider.cli import main
-
-    for name, changed in (("old", 0), ("new", 1)):
-        with sqlite3.connect(tmp_path / f"{name}.db") as connection:
-            connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER)")
-            connection.executemany("INSERT INTO t VALUES (?, ?)", [(n, changed * (n == 50)) for n in range(100)])
-        connection.close()
-    sides = {
-        side: {"uri": f"sqlite:///{tmp_path}/{name}.db", "table": "t", "label": name}
-        for side, name in (("source", "old"), ("target", "new"))
-    }
-    form = {"name": "pair", **sides, "shards": {"bounds": [[number] for number in range(10, 100, 10)]}}
-    (tmp_path / "pair.yaml").write_text(json.dumps(form))
-    command = ["run", str(tmp_path / "pair.yaml"), "--store", str(tmp_path / "store")]
-    assert main([*command, "--sample", "3", "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert (found["verdict"], found["shards"]) == (None, 10)
-    assert [one["label"] for one in found["sample"]] == ["[10 .. 20)", "[50 .. 60)", "[80 .. 90)"]
-    assert [one["categories"]["value_diverged"] for one in found["sample"]] == [0, 1, 0]
-    assert main(["show", found["sample"][1]["manifest"], "--store", str(tmp_path / "store"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["manifest"]["body"]["records"] == 1
-    assert list((tmp_path / "store").rglob("log/*")) == []
-    assert main([*command, "--sample", "1"]) == 1
-    assert "1 of 10 shards were compared; there is no verdict on the whole" in capsys.readouterr().out
