@@ -135,6 +135,7 @@ def _evidence_commands(commands: Any) -> None:
     verify.add_argument(
         "--orphan-age", type=_count, metavar="HOURS", help="with --audit: how old an orphan is at least (24)"
     )
+    verify.add_argument("--part", action="store_true", help="a manifest that nobody published, such as a sample's")
     verify.add_argument("--workers", type=_positive, metavar="N", help="processes that share a large body (one a CPU)")
     verify.add_argument("--anchor", action="append", metavar="FILE", help="an anchor kept elsewhere that must hold")
     _trust(verify)

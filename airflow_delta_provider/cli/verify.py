@@ -6,7 +6,6 @@ import argparse
 import os
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from airflow_delta_provider.cli import output
 from airflow_delta_provider.cli.files import read_input
@@ -39,7 +38,7 @@ def verify(arguments: argparse.Namespace) -> int:
         result = audit(store, trust=trust, workers=workers, orphan_age_s=age_s, now=time.time())
         return _report_audit(result, arguments.json)
     if is_digest(asked):
-        check, _ = verify_published(store, asked, trust=trust, anchors=anchors, workers=workers)
+        check, _ = verify_published(store, asked, trust=trust, anchors=anchors, workers=workers, part=arguments.part)
         return _report_manifest(check, arguments.json)
     store.read(layout.FORMAT_PATH, 64)
     pair = verify_pair(store, find_pair(store, asked), trust=trust, anchors=anchors, workers=workers)
@@ -57,9 +56,11 @@ def read_trust(path: str | None) -> Trust | None:
 def _what(arguments: argparse.Namespace) -> tuple[Store, str | None]:
     """Return the store, and the digest or pair to verify (None: all of it)."""
     if arguments.audit:
-        if (arguments.what is None) == (arguments.store is None):
+        if arguments.part or (arguments.what is None) == (arguments.store is None):
             raise StoreSchemeError("--audit takes one store and nothing else.", where="--store")
         return open_store(arguments.store or arguments.what), None
+    if arguments.part and not is_digest(arguments.what):
+        raise InputPolicyError("--part takes the DIGEST of one manifest.", where="--part")
     if arguments.store is None or arguments.what is None:
         raise InputPolicyError("Give DIGEST or PAIR with --store, or --audit with a store.", where="verify")
     return open_store(arguments.store), arguments.what
@@ -141,5 +142,5 @@ def _print_findings(*groups: Iterable[Finding]) -> None:
 
 
 def _print_verdict(verdict: str) -> None:
-    words: dict[str, Any] = {"verified": "verified", "findings": "NOT VERIFIED"}
+    words = {"verified": "verified", "findings": "NOT VERIFIED", "part": "verified as a part; none on the whole"}
     print(f"verdict   {words.get(verdict, f'verified, but {verdict}')}")

@@ -45,7 +45,9 @@ from airflow_delta_provider.core.verify_sweep import verify_sweep
 
 VERIFIED = "verified"
 FOUND = "findings"
-EXIT_CODES = {VERIFIED: 0, FOUND: 1, UNTRUSTED: 4, UNSIGNED: 4}
+PART = "part"
+"""The verdict over a manifest that nobody published, for who asks for a part: it is no verdict on the pair."""
+EXIT_CODES = {VERIFIED: 0, PART: 0, FOUND: 1, UNTRUSTED: 4, UNSIGNED: 4}
 
 
 @dataclass(slots=True)
@@ -53,7 +55,8 @@ class ManifestCheck:
     """What the verification of one published manifest came to.
 
     Shape: ``verdict`` is ``verified``, ``findings``, or, where a trust file was given and nothing else is wrong,
-    ``unsigned`` or ``untrusted``. ``notes`` are sentences for people: what was retired or could not be checked.
+    ``unsigned`` or ``untrusted``; it is ``part`` for ``part``, a manifest that was asked for as a part and that no log
+    entry names. ``notes`` are sentences for people: what was retired or could not be checked.
     ``seqs`` are the numbers of the log entries that name the manifest.
     """
 
@@ -65,6 +68,7 @@ class ManifestCheck:
     notes: list[str] = field(default_factory=list)
     trust_given: bool = False
     log_untrusted: bool = False
+    part: bool = False
 
     @property
     def verdict(self) -> str:
@@ -73,7 +77,9 @@ class ManifestCheck:
             return FOUND
         if self.trust_given and self.signature.status != TRUSTED:
             return self.signature.status
-        return UNTRUSTED if self.log_untrusted else VERIFIED
+        if self.log_untrusted:
+            return UNTRUSTED
+        return PART if self.part else VERIFIED
 
     def document(self) -> dict[str, Any]:
         """Return the form that ``--json`` prints."""
@@ -121,11 +127,13 @@ def verify_published(
     log: LogCheck | None = None,
     anchors: Sequence[bytes] = (),
     workers: int = 1,
+    part: bool = False,
 ) -> tuple[ManifestCheck, LogCheck | None]:
     """Verify one manifest of a store with everything that stands behind it, and report everything that is wrong.
 
     ``log`` is the verified log of its pair where the caller has it; its findings are then the caller's. ``workers``
-    processes share the records of a large body.
+    processes share the records of a large body. ``part``: the manifest may be one that nobody published, as a sample stores
+    them; a cut log looks the same, so only who asks for a part gets that verdict.
     Raises: InputDigestError (DELTA_INPUT_DIGEST); StoreMissingError (DELTA_STORE_MISSING) where the manifest is not in
     the store; what the store raises where it cannot be read.
     """
@@ -145,7 +153,10 @@ def verify_published(
         log = verify_log(store, pair_id, trust, anchors=anchors)
     signing, logged = Findings(Stage.SIGNATURE), Findings(Stage.LOG)
     check.seqs = log.seqs_of("manifest", manifest_id)
-    if not check.seqs:
+    if part and not check.seqs:
+        check.part = True
+        check.notes.append(_part_note(check.manifest))
+    elif not check.seqs:
         sentence = f"No entry of log {pair_id} names this manifest: it was never published, or the log was cut."
         logged.note(LogGapError, "log", sentence)
     about = log.about(manifest_id)
@@ -154,7 +165,8 @@ def verify_published(
     artifacts = StoreArtifacts(store, log.entries, files)
     index = _page_index(store, about, manifest_id, logged)
     result = verify_manifest(manifest_id, artifacts, page_index=index, workers=workers)
-    result.add(signing.listed() + logged.listed() + ([] if given else log.findings.listed()))
+    quiet = given or (check.part and not log.entries)  # a pair that never ran has no log to look at
+    result.add(signing.listed() + logged.listed() + ([] if quiet else log.findings.listed()))
     if result.manifest is not None:
         result.add(verify_sweep(store, log.entries, manifest_id, result.manifest, artifacts))
     result.add(_verify_patches(store, about, manifest_id, result.manifest, result.schema, artifacts, check))
@@ -164,6 +176,11 @@ def verify_published(
         check.log_untrusted = True
         check.notes.append(log.untrusted)
     return check, log
+
+
+def _part_note(manifest: documents.Document) -> str:
+    lower, upper = (manifest["key_range"][bound] or "" for bound in ("lower", "upper"))
+    return f"Never published. It speaks of the keys {lower} .. {upper} alone and is no verdict on the pair."
 
 
 def subjects_of(store: Store, entries: Sequence[Entry]) -> dict[int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from memory_side import MemorySide, opener, spec_form, typed
@@ -54,6 +55,42 @@ def test_a_sample_stores_sub_manifests_and_gives_no_verdict(command, tmp_path, c
     assert list((tmp_path / "store").rglob("log/*")) == []
     assert main([*command, "--sample", "1"]) == 1
     assert "1 of 10 shards were compared; there is no verdict on the whole" in capsys.readouterr().out
+
+
+def test_a_part_of_a_sample_is_verified_as_a_part(command, tmp_path, capsys):
+    """It is proved for its keys and nothing else; who does not ask for a part may be looking at a log that was cut."""
+    assert main([*command, "--sample", "3", "--json"]) == 1
+    part = json.loads(capsys.readouterr().out)["sample"][1]["manifest"]
+    verify = ["verify", part, "--store", str(tmp_path / "store")]
+
+    def answer(*options: str) -> tuple[int, str, list[str], Any]:
+        code = main([*verify, *options, "--json"])
+        found = json.loads(capsys.readouterr().out)
+        return code, found["verdict"], [one["code"] for one in found["findings"]], found["notes"]
+
+    note = "Never published. It speaks of the keys 202132 .. 20213c alone and is no verdict on the pair."
+    assert answer() == (1, "findings", ["DELTA_LOG_GAP", "DELTA_STORE_MISSING"], [])
+    assert answer("--part") == (0, "part", [], [note])
+    assert main([*verify, "--part"]) == 0
+    assert "verdict   verified as a part; none on the whole\n" in capsys.readouterr().out
+
+    for path in (tmp_path / "store" / "blobs").rglob("*"):
+        if path.is_file() and b'"value_diverged"' in path.read_bytes() and path.name != part:
+            path.chmod(0o644)
+            path.write_bytes(path.read_bytes().replace(b"value_diverged", b"value_diverge_"))
+    code, verdict, codes, _ = answer("--part")
+    assert (code, verdict) == (1, "findings")
+    assert "DELTA_BODY_DIGEST" in codes
+
+
+def test_a_published_manifest_is_verified_as_a_whole_also_where_a_part_is_asked_for(command, tmp_path, capsys):
+    """Asking for less may hide nothing of what is there."""
+    assert main([*command, "--json"]) == 1
+    whole = json.loads(capsys.readouterr().out)["manifest"]
+    assert main(["verify", whole, "--store", str(tmp_path / "store"), "--part", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "verified"
+    assert main(["verify", "pair", "--store", str(tmp_path / "store"), "--part"]) == 2
+    assert "--part takes the DIGEST of one manifest" in capsys.readouterr().err
 
 
 def test_a_sample_keeps_to_the_seconds_that_a_run_may_take():
