@@ -181,7 +181,7 @@ def _compare_all(
 ) -> list[ShardResult]:
     expected = sum(opened.side(name).estimate_rows() or 0 for name in SIDES) if progress is not None else None
     results: list[ShardResult] = []
-    finished, most = 0, records_at_most(opened)
+    finished, records, most = 0, 0, records_at_most(opened)
 
     def tell(rows: int) -> None:
         if progress is not None:
@@ -191,7 +191,7 @@ def _compare_all(
         results.append(result)
         finished += sum(result.facts["population"][name]["rows"] for name in SIDES)
         tell(0)
-        records = sum(one.facts["records"] for one in results)
+        records += result.facts["records"]
         if most is not None and records > most:
             raise too_different(opened.spec.limits, most)
         limit = opened.spec.limits.max_discrepancies
