@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_delta_provider.core import documents, jsonc, log
 from airflow_delta_provider.core.errors import DeltaError, GenerationChainError, StoreMissingError
@@ -15,6 +14,7 @@ from airflow_delta_provider.core.packs import read_pack_index
 from airflow_delta_provider.core.predecessor import HEADER_BYTES_MAX, newest_generation
 from airflow_delta_provider.core.store import blobs, layout, slots
 from airflow_delta_provider.core.store.publish import Publication, Sign, store_manifest
+from airflow_delta_provider.core.store.published import sidecar_bytes
 from airflow_delta_provider.core.store.store import Store
 
 SLOT_KIND = "generation"
@@ -150,10 +150,10 @@ def _make_visible(store: Store, pair_id: str, refs: tuple[str | None, str, str, 
 
 
 def _sidecar(publication: SweepPublication, manifest_id: str, index_id: str) -> bytes:
-    facts: dict[str, Any] = {**publication.manifest.sidecar, "for": manifest_id, "pack_index": index_id}
+    needed = {"for": manifest_id, "pack_index": index_id}
     if publication.manifest.page_index is not None:
-        facts["page_index"] = blobs.digest_of(publication.manifest.page_index)
-    return jsonc.dumps(facts)
+        needed["page_index"] = blobs.digest_of(publication.manifest.page_index)
+    return sidecar_bytes(publication.manifest.sidecar, needed)
 
 
 def _note_path(slot: str, header_id: str) -> str:

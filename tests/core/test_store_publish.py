@@ -327,3 +327,23 @@ def test_a_publication_killed_at_every_file_call_ends_the_same(tmp_path, sign):
             break
         assert number < faults.POINTS_MAX
     assert number > 200
+
+
+@pytest.mark.parametrize(
+    ("shards", "kept", "left_out"), [(100_000, True, None), (160_000, False, ["shards"])], ids=["many", "too many"]
+)
+def test_the_facts_of_many_shards_make_no_manifest_unreadable(shards, kept, left_out):
+    """What nobody can read again loses the page index and the age of the manifest, and for a sweep the next sweep."""
+    from airflow_delta_provider.core.verify_store import VERIFIED, verify_published
+
+    store = MemoryStore()
+    facts = {
+        "finished_at": "2026-01-01T00:00:00.000+00:00",
+        "shards": [{"label": f"[{n:0100} .. )"} for n in range(shards)],
+    }
+    receipt = publish.publish(store, example(facts))
+    check, _ = verify_published(store, receipt.manifest)
+    assert (check.verdict, check.findings) == (VERIFIED, [])
+    ((_, sidecar),) = published.sidecars_of(store, log.read_log(store, receipt.pair_id), MANIFEST)
+    assert (sidecar["finished_at"], "shards" in sidecar) == ("2026-01-01T00:00:00.000+00:00", kept)
+    assert (sidecar.get("left_out"), sidecar["page_index"]) == (left_out, INDEX)

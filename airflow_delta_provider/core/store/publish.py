@@ -17,6 +17,7 @@ from airflow_delta_provider.core.errors import (
     SummaryError,
 )
 from airflow_delta_provider.core.store import blobs, slots
+from airflow_delta_provider.core.store.published import sidecar_bytes
 from airflow_delta_provider.core.store.store import Store
 
 MANIFEST_BYTES_MAX = 16 * 1024
@@ -98,8 +99,8 @@ def publish(
         earlier = slots.claim(store, pair_id, "run", slot_hex, manifest_id)
         if earlier not in (None, manifest_id) and on_rerun != "recompute":
             return _reuse(store, publication, pair_id, str(earlier), sign, on_rerun)
-    facts = {**publication.sidecar, **({"page_index": page_index} if page_index else {})}
-    seq = _make_visible(store, pair_id, manifest_id, envelope, facts)
+    index = {"page_index": page_index} if page_index else {}
+    seq = _make_visible(store, pair_id, manifest_id, envelope, publication.sidecar, index)
     return Receipt(manifest_id, manifest_id, False, pair_id, seq)
 
 
@@ -147,23 +148,30 @@ def _reuse(
     if on_rerun == "refuse":
         raise OutputExistsError(f"This run published {earlier} and now computed {computed}.", where=earlier)
     logged = log.find(store, pair_id, "manifest", earlier)
-    facts = {**publication.sidecar, "computed": computed, "reused": True}
+    facts, reuse = publication.sidecar, {"computed": computed, "reused": True}
     if logged is None:
         manifest = blobs.get_blob(store, earlier, MANIFEST_BYTES_MAX)
         envelope = blobs.put_blob(store, sign(manifest)) if sign else None
-        return Receipt(earlier, computed, True, pair_id, _make_visible(store, pair_id, earlier, envelope, facts))
-    log.append(store, pair_id, "sidecar", _put_sidecar(store, earlier, facts))
+        return Receipt(earlier, computed, True, pair_id, _make_visible(store, pair_id, earlier, envelope, facts, reuse))
+    log.append(store, pair_id, "sidecar", _put_sidecar(store, earlier, facts, reuse))
     return Receipt(earlier, computed, True, pair_id, logged.seq)
 
 
-def _make_visible(store: Store, pair_id: str, manifest_id: str, envelope: str | None, facts: Mapping[str, Any]) -> int:
+def _make_visible(
+    store: Store,
+    pair_id: str,
+    manifest_id: str,
+    envelope: str | None,
+    facts: Mapping[str, Any],
+    needed: Mapping[str, Any],
+) -> int:
     """Log the envelope, the sidecar and, last, the manifest; return the number of its entry."""
-    entry, sidecar = None, _put_sidecar(store, manifest_id, facts)
+    entry, sidecar = None, _put_sidecar(store, manifest_id, facts, needed)
     if envelope:
         entry = log.append(store, pair_id, "envelope", envelope)
     entry = log.append(store, pair_id, "sidecar", sidecar, after=entry)
     return log.append(store, pair_id, "manifest", manifest_id, after=entry).seq
 
 
-def _put_sidecar(store: Store, manifest_id: str, facts: Mapping[str, Any]) -> str:
-    return blobs.put_blob(store, jsonc.dumps({**facts, "for": manifest_id}))
+def _put_sidecar(store: Store, manifest_id: str, facts: Mapping[str, Any], needed: Mapping[str, Any]) -> str:
+    return blobs.put_blob(store, sidecar_bytes(facts, {**needed, "for": manifest_id}))

@@ -1,6 +1,6 @@
 """What stands beside a published manifest: its envelopes and sidecars, found over the log."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from airflow_delta_provider.core import jsonc
@@ -11,7 +11,23 @@ from airflow_delta_provider.core.signing.statement import subject_of
 from airflow_delta_provider.core.store import blobs, layout
 from airflow_delta_provider.core.store.store import Store
 
-SIDECAR_BYTES_MAX = 2**20
+SIDECAR_BYTES_MAX = 16 * 2**20
+"""Most bytes of a sidecar: what 100,000 shards or files leave, and no more than a reader may hold."""
+
+
+def sidecar_bytes(facts: Mapping[str, Any], members: Mapping[str, Any]) -> bytes:
+    """Return a sidecar of the facts of a run, and of ``members`` that readers need.
+
+    Facts that would make it larger than a reader takes are left out, the largest first, and named under ``left_out``: a
+    verdict of hours must not be lost by them, nor become unreadable.
+    """
+    kept, left = dict(facts), list[str]()
+    while True:
+        data = jsonc.dumps({**kept, **members, **({"left_out": sorted(left)} if left else {})})
+        if len(data) <= SIDECAR_BYTES_MAX or not kept:
+            return data
+        left.append(max(kept, key=lambda name: len(jsonc.dumps(kept[name]))))
+        del kept[left[-1]]
 
 
 def envelopes_of(store: Store, entries: Iterable[Entry], manifest_id: str) -> Iterator[tuple[Entry, bytes]]:

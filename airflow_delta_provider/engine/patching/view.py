@@ -10,7 +10,6 @@ from airflow_delta_provider.core.errors import HmacKeyError
 from airflow_delta_provider.core.patch import Row
 from airflow_delta_provider.core.patch_rows import RowForms
 from airflow_delta_provider.core.store import blobs
-from airflow_delta_provider.core.store.published import SIDECAR_BYTES_MAX
 from airflow_delta_provider.engine.patching.context import Context
 from airflow_delta_provider.engine.patching.finish import Ending
 from airflow_delta_provider.engine.patching.prepare import Before
@@ -19,7 +18,7 @@ WITH_ROWS = ("digests", "values")
 """Details under which a listed record shows its row."""
 VIEW_ROWS_MAX = 100
 """Records of a kind that the sidecar of a ledger lists for the page."""
-VIEW_BYTES_MAX = SIDECAR_BYTES_MAX // 2
+VIEW_BYTES_MAX = 2**19
 
 Seen = tuple[dict[str, Any], Row, Row]
 """A record, its row before in clear, and the wanted row in recorded form; no row is None."""
