@@ -20,13 +20,13 @@ from airflow_delta_provider.core.errors import (
 from airflow_delta_provider.core.plan import KeyRange, tile
 from airflow_delta_provider.core.spec import Spec, parse_spec
 from airflow_delta_provider.core.store import blobs, layout
-from airflow_delta_provider.core.store.store import Store
+from airflow_delta_provider.core.store.store import READ_BYTES_MAX, Store
 from airflow_delta_provider.core.submanifest import Shared
 
 PLAN_FORMAT = "delta-plan/1"
 SHARD_FORMAT = "delta-shard/1"
-NOTE_BYTES_MAX = 2**20
-PLAN_BYTES_MAX = 8 * 2**20
+PLAN_BYTES_MAX = READ_BYTES_MAX
+"""Most bytes of a document of a work folder: a plan of some 500,000 shards."""
 _NOTE = b"delta-note/1\0"
 _RECEIPT = b"delta-receipt/1\0"
 
@@ -112,12 +112,12 @@ class Work:
 
     def noted(self, about: str) -> dict[str, Any] | None:
         """Return the facts noted about an artifact, None where there are none."""
-        return self.facts(self.named(_NOTE, about), NOTE_BYTES_MAX)
+        return self.facts(self.named(_NOTE, about))
 
-    def facts(self, path: str, limit_bytes: int = PLAN_BYTES_MAX) -> dict[str, Any] | None:
+    def facts(self, path: str) -> dict[str, Any] | None:
         """Return the facts that lie under a name, None where there are none."""
         try:
-            found = jsonc.loads(self.store.read(path, limit_bytes))
+            found = jsonc.loads(self.store.read(path, PLAN_BYTES_MAX))
         except StoreMissingError:
             return None
         return found if isinstance(found, dict) else None

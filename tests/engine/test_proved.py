@@ -307,3 +307,13 @@ def test_a_worker_that_reads_other_files_leaves_nothing(spec, tmp_path):
     told = newest_sidecar(store)["resume"]
     assert (told["left"], told["reason"]) == (False, "a task read other files than were proved")
     assert reconcile(spec, store, adapters.open_side).records == 10
+
+
+def test_the_cuts_of_a_hundred_thousand_shards_are_found_again():
+    """What a run leaves must be read by the next one, whatever the number of shards and the length of their keys."""
+    from airflow_delta_provider.core.plan import KeyRange, tile
+
+    bounds = [b"tenant-0123456789-%012d-abcdefghijklmnopqrstuvwxyz" % number for number in range(100_000)]
+    kept, ranges = proved.Kept.of(MemoryStore(), "0" * 64), tile(KeyRange(None, None), bounds)
+    kept.leave([None], 10**11, ranges, [], "f" * 64)
+    assert kept.cuts([None], 10**11) == ranges
