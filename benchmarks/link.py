@@ -113,18 +113,18 @@ def _table(found: dict[tuple[float, str], list[Measure]], rows: int, runs: int, 
 
 @contextmanager
 def _link(port: int, bytes_a_second: int) -> Iterator[int]:
-    """Run the proxy in a process of its own; yields its port."""
+    """Run the proxy in a process of its own, which ends with this one, however that ends; yields its port."""
     command = [sys.executable, "-m", "benchmarks.link", "--serve", str(port), str(bytes_a_second)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=measure.ROOT)
-    try:
-        yield int((process.stdout or sys.stdin).readline())
-    finally:
-        process.terminate()
-        process.wait(10)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True, cwd=measure.ROOT, start_new_session=True) as process:
+        try:
+            yield int((process.stdout or sys.stdin).readline())
+        finally:
+            process.terminate()
 
 
 async def _serve(port: int, bytes_a_second: int) -> None:
-    """Pass connections on to a port; what comes back waits for its turn on the link."""
+    """Pass connections on to a port until stdin ends; what comes back waits for its turn on the link."""
     free_at = time.monotonic()
 
     async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, held: bool) -> None:
@@ -145,7 +145,7 @@ async def _serve(port: int, bytes_a_second: int) -> None:
 
     server = await asyncio.start_server(meet, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    await asyncio.to_thread(sys.stdin.read)
 
 
 if __name__ == "__main__":

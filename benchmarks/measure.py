@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import statistics
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,11 +45,15 @@ def run(command: Sequence[str], *, sessions: Sequence[int] = (), ends: Sequence[
         peaks: list[int] = []
         watch = threading.Thread(target=_watch_memory, args=(process.pid, ended, peaks), daemon=True)
         watch.start()
-        _, status, usage = os.wait4(process.pid, 0)
-        wall_s = time.monotonic() - started
-        ended.set()
-        watch.join()
-        process.returncode = os.waitstatus_to_exitcode(status)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+            wall_s = time.monotonic() - started
+            process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            ended.set()
+            watch.join()
+            if process.returncode is None:  # whatever ends the measure ends what is measured
+                _kill(process)
         out.seek(0)
         err.seek(0)
         stdout, stderr = out.read().decode("utf-8", "replace"), err.read().decode("utf-8", "replace")
@@ -70,15 +76,30 @@ def median(measures: Sequence[Measure], what: str) -> float:
 def _watch_memory(pid: int, ended: threading.Event, peaks: list[int]) -> None:
     """Note the high-water marks (KB) of a process and its descendants; what wait4 says also holds their starter's."""
     while not ended.wait(WATCH_INTERVAL_S):
-        waiting = [pid]
-        while waiting:
-            place = Path(f"/proc/{waiting.pop()}")
+        for place in _family(pid):
             try:
-                waiting += [int(child) for child in (place / "task" / place.name / "children").read_text().split()]
                 lines = (place / "status").read_text().splitlines()
             except OSError:
                 continue  # ended meanwhile
             peaks.extend(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def _family(pid: int) -> Iterator[Path]:
+    """Yield a process and its descendants, as folders of /proc."""
+    waiting = [pid]
+    while waiting:
+        place = Path(f"/proc/{waiting.pop()}")
+        with suppress(OSError):  # ended meanwhile
+            waiting += [int(child) for child in (place / "task" / place.name / "children").read_text().split()]
+        yield place
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command and its workers, which would wait for it for ever."""
+    for place in list(_family(process.pid)):
+        with suppress(ProcessLookupError):
+            os.kill(int(place.name), signal.SIGKILL)
+    process.wait()
 
 
 def _server_cpu_s(sessions: Sequence[int]) -> float:
