@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import cache
 from html import escape
@@ -50,19 +50,34 @@ def _page(material: Material, records_shown: int) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="referrer" content="no-referrer">\n'
     yield f"<title>{bare(material.manifest['pair']['name'])}: delta manifest</title>\n<style>{css}</style>\n</head>\n<body>\n"
     yield '<a class="skip" href="#records">To the records</a>\n'
+    sections = _sections(material, records_shown)
     yield from _header(material, name)
-    yield "<main>\n"
-    yield from totals_html(material)
-    yield from columns_html(material)
-    if not material.no_body:
-        yield from _strip(material)
-    yield from rules_html(material)
-    yield from structure_html(material)
-    yield from contract_html(material)
-    yield from evidence_html(material)
-    yield from run_html(material)
-    yield from _records(material, records_shown)
+    yield f"{contents_html(sections)}</header>\n<main>\n"
+    for section in sections.values():
+        yield from section
     yield f"</main>\n<script>{js}</script>\n</body>\n</html>\n"
+
+
+def _sections(material: Material, records_shown: int) -> dict[str, Iterator[str]]:
+    """Return the sections by their anchors, in the order in which they stand on the page and in its contents."""
+    where = {} if material.no_body else {"where": _strip(material)}
+    return {
+        "totals": totals_html(material),
+        "columns": columns_html(material),
+        **where,
+        "rules": rules_html(material),
+        "schema": structure_html(material),
+        "contract": contract_html(material),
+        "evidence": evidence_html(material),
+        "run": run_html(material),
+        "records": _records(material, records_shown),
+    }
+
+
+def contents_html(anchors: Iterable[str]) -> str:
+    """Return links to the sections of a page, named by their anchors."""
+    links = "".join(f'<li><a href="#{anchor}">{anchor.capitalize()}</a></li>' for anchor in anchors)
+    return f'<nav aria-label="Sections"><ul>{links}</ul></nav>\n'
 
 
 @cache
@@ -87,11 +102,6 @@ def _header(material: Material, name: str) -> Iterator[str]:
     lower, upper = (material.manifest["key_range"][bound] for bound in ("lower", "upper"))
     if (lower, upper) != (None, None):
         yield f'<p class="bad">Only a part of the key space: from <code>{lower or "its start"}</code> to before <code>{upper or "its end"}</code>.</p>\n'
-    yield '<nav aria-label="Sections"><ul>'
-    for anchor in ("totals", "columns", "where", "rules", "schema", "contract", "evidence", "run", "records"):
-        if anchor != "where" or not material.no_body:
-            yield f'<li><a href="#{anchor}">{anchor.capitalize()}</a></li>'
-    yield "</ul></nav>\n</header>\n"
 
 
 def totals_html(material: Material, links: Mapping[str, str] = NO_LINKS) -> Iterator[str]:

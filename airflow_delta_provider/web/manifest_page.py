@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_delta_provider.core.ids import CATEGORIES
-from airflow_delta_provider.report.html import columns_html, totals_html
+from airflow_delta_provider.report.html import columns_html, contents_html, totals_html
 from airflow_delta_provider.report.html_facts import (
     bound_html,
     contract_html,
@@ -36,9 +36,6 @@ SIGNED = {
 """The short form of what the section Evidence says."""
 DOWNLOADS = {"jsonl": "JSON Lines", "csv": "CSV", "html": "HTML", "sql": "SQL"}
 RECORDS_SHOWN = 10
-SECTIONS = (
-    "totals", "columns", "where", "records", "patches", "rules", "schema", "evidence", "contract", "run",
-)  # fmt: skip
 
 
 def manifest_page(scope: Scope, opened: Opened, told: Told, first: Found | None) -> Answer:
@@ -48,20 +45,30 @@ def manifest_page(scope: Scope, opened: Opened, told: Told, first: Found | None)
 
 
 def _page(scope: Scope, opened: Opened, told: Told, first: Found | None) -> Iterator[str]:
-    material = opened.material
+    sections = _sections(scope, opened, told, first)
     yield from _head(scope, opened, told)
-    categories, columns = filter_links(scope, opened)
-    yield from totals_html(material, categories)
-    yield from columns_html(material, columns)
-    yield from _where(scope, opened)
-    yield from _records(scope, opened, first)
-    yield from patches_html(told)
-    yield from rules_html(material)
-    yield from structure_html(material)
-    yield from evidence_html(material)
-    yield from contract_html(material)
-    yield from run_html(material)
+    yield contents_html(sections)
+    for section in sections.values():
+        yield from section
     yield "</main>\n"
+
+
+def _sections(scope: Scope, opened: Opened, told: Told, first: Found | None) -> dict[str, Iterator[str]]:
+    """Return the sections by their anchors, in the order in which they stand on the page and in its contents."""
+    material = opened.material
+    categories, columns = filter_links(scope, opened)
+    return {
+        "totals": totals_html(material, categories),
+        "columns": columns_html(material, columns),
+        "where": _where(scope, opened),
+        "records": _records(scope, opened, first),
+        "patches": patches_html(told),
+        "rules": rules_html(material),
+        "schema": structure_html(material),
+        "evidence": evidence_html(material),
+        "contract": contract_html(material),
+        "run": run_html(material),
+    }
 
 
 def _head(scope: Scope, opened: Opened, told: Told) -> Iterator[str]:
@@ -83,8 +90,6 @@ def _head(scope: Scope, opened: Opened, told: Told) -> Iterator[str]:
         link = f'<a href="{event.path}" data-airflow="1">{plain(event.asset)}</a>'
         yield f'<p class="soft">Other Dags were told by an event of the asset {link}, {plain(event.at)}.</p>\n'
     yield _downloads(scope, opened)
-    yield '<nav aria-label="Sections"><ul>'
-    yield "".join(f'<li><a href="#{name}">{name.capitalize()}</a></li>' for name in SECTIONS) + "</ul></nav>\n"
 
 
 def _records(scope: Scope, opened: Opened, first: Found | None) -> Iterator[str]:
