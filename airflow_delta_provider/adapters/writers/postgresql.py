@@ -36,6 +36,8 @@ _CONTENDED = ("40001", "40P01", "55P03")
 _TAKEN = {"23505": "unique", "23P01": "exclusion"}
 _BY_TEXT = ("json_text", "interval")
 """Kinds whose equality in the engine is none, or coarser than ours: their texts are compared."""
+_ORDERS: dict[str, Callable[[Any], Any]] = {"int": int, "uuid": str}
+"""Kinds that the engine orders as their canonical values are ordered by this, whatever the collation."""
 
 
 class PostgresqlWriter(Writer):
@@ -125,7 +127,20 @@ class PostgresqlWriter(Writer):
         for at, (column, part) in enumerate(zip(columns, parts, strict=True)):
             field, operand = self.dialect.field(column.name), f"CAST({NEW}.k{at} AS {bare_type(column)})"
             terms.append(f"{field} {'IS NOT DISTINCT FROM' if None in part else '='} {operand}")
-        return sql("unnest(", arrays, f") AS {NEW}({names}) WHERE {' AND '.join(terms)}")
+        between = self._between(columns[0], parts[0])
+        return sql("unnest(", arrays, f") AS {NEW}({names}) WHERE {' AND '.join(terms)}", between)
+
+    def _between(self, column: WriteColumn, values: Sequence[Any]) -> Statement:
+        """Write that a key column lies between its least and its greatest value, where the engine orders as we do.
+
+        Many keys at once are a join for which the engine reads the whole table; keys that stand together are in a part.
+        """
+        order = _ORDERS.get(column.type.kind if column.type else "")
+        if order is None or None in values:
+            return sql("")
+        field, kind = self.dialect.field(column.name), bare_type(column)
+        lower, upper = (Value(text_of(column, end(values, key=order))) for end in (min, max))
+        return sql(f" AND {field} BETWEEN CAST(", lower, f" AS {kind}) AND CAST(", upper, f" AS {kind})")
 
     def write(self, changes: Sequence[Change]) -> list[bool]:
         """Write the changes in few statements, one for each set of columns that occurs."""
