@@ -6,9 +6,12 @@ between members can be told by their names alone.
 
 from __future__ import annotations
 
+from binascii import unhexlify
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,34 +25,55 @@ _KEY_START = _ID_BYTES + len(b',"key":')
 _TEXT = pa.large_string()
 
 
-class Parts(NamedTuple):
-    """Parts of a record's line. ``middle``: members id, key and sort_key with their names; the others are JSON texts."""
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts of the lines of some records.
 
-    middle: bytes
-    source: bytes
-    target: bytes
+    Shape: one text a record in all lists. ``kinds``: category and columns, as an object without its end; ``middles``:
+    members id, key and sort_key with their names; the others are JSON texts, of keys, sort keys and both sides' values.
+    """
+
+    kinds: list[bytes]
+    middles: list[bytes]
+    keys: list[bytes]
+    sort_keys: list[bytes]
+    sources: list[bytes]
+    targets: list[bytes]
+
+    def ids(self) -> list[bytes]:
+        """Return ``"id":...`` of each record."""
+        return [middle[:_ID_BYTES] for middle in self.middles]
+
+    def key_bytes(self) -> list[bytes]:
+        """Return the key bytes of each record."""
+        return [unhexlify(text[1:-1]) for text in self.sort_keys]
+
+    def sort_key_members(self) -> list[bytes]:
+        """Return ``"sort_key":...`` of each record."""
+        return [b'"sort_key":%b' % text for text in self.sort_keys]
 
 
-def parts_of(line: bytes) -> Parts:
-    """Return the parts of the canonical line of a record whose key has no rules."""
-    head, _, rest = line.partition(b',"source_value":')
-    source, _, target = rest.partition(b',"target_value":')
-    return Parts(head[head.index(b'"id":"') :], source, target[:-1])
+def parts_of(lines: Sequence[bytes]) -> Parts:
+    """Return the parts of the canonical lines of records whose keys have no rules."""
+    halves = [line.partition(b',"source_value":') for line in lines]
+    values = [half[2].partition(b',"target_value":') for half in halves]
+    heads = [half[0].partition(b',"id":') for half in halves]
+    middles = [b'"id":' + head[2] for head in heads]
+    keys = [middle[_KEY_START:].partition(b',"sort_key":') for middle in middles]
+    return Parts(
+        [head[0] for head in heads],
+        middles,
+        [key[0] for key in keys],
+        [key[2] for key in keys],
+        [value[0] for value in values],
+        [value[2][:-1] for value in values],
+    )
 
 
-def id_member(middle: bytes) -> bytes:
-    """Return ``"id":...`` of the middle of a line."""
-    return middle[:_ID_BYTES]
-
-
-def sort_key_member(middle: bytes) -> bytes:
-    """Return ``"sort_key":...`` of the middle of a line."""
-    return middle[middle.rindex(b'"sort_key":"') :]
-
-
-def key_values(middle: bytes) -> bytes:
-    """Return the JSON of the key's values with commas between."""
-    return middle[_KEY_START + 1 : middle.rindex(b',"sort_key":"') - 1]
+def values_of(texts: Sequence[bytes]) -> list[Any]:
+    """Return what many JSON texts hold."""
+    found: list[Any] = orjson.loads(b"[%b]" % b",".join(texts))
+    return found
 
 
 def checkpoint_lines(before: Sequence[bytes], middles: Sequence[bytes]) -> list[bytes]:

@@ -25,13 +25,11 @@ from airflow_delta_provider.core.patch_rows import PatchColumn
 from airflow_delta_provider.core.patch_texts import (
     Parts,
     checkpoint_lines,
-    id_member,
-    key_values,
     parts_of,
     raw_rows,
     restore_lines,
-    sort_key_member,
     surely_within,
+    values_of,
 )
 from airflow_delta_provider.core.rowtext import json_rows
 from airflow_delta_provider.engine.patching.context import Context
@@ -72,8 +70,8 @@ class _Chunk:
     ``raw``: rows as the restore body holds them, where there is one, and ``stored``: their JSON texts by column.
     """
 
-    records: list[dict[str, Any]]
-    parts: list[Parts]
+    lines: list[bytes]
+    parts: Parts
     keys: list[bytes]
     before: list[bytes] = field(default_factory=list)
     texts: list[Any] | None = None
@@ -132,8 +130,8 @@ class ByColumns:
             waiting: Callable[[], _Chunk] | None = None
             for lines in self._chunks():
                 with paused():
-                    records, parts = [orjson.loads(line) for line in lines], [parts_of(line) for line in lines]
-                    chunk = _Chunk(records, parts, [bytes.fromhex(record["sort_key"]) for record in records])
+                    parts = parts_of(lines)
+                    chunk = _Chunk(lines, parts, parts.key_bytes())
                 following = reader.submit(self._read, chunk).result
                 if waiting is not None:
                     yield waiting()
@@ -142,14 +140,13 @@ class ByColumns:
                 yield waiting()
 
     def _chunk(self, chunk: _Chunk, points: checkpoint.LineFile, restore: checkpoint.LineFile) -> None:
-        records, parts = chunk.records, chunk.parts
+        parts, count = chunk.parts, len(chunk.lines)
         self._form(chunk)
-        middles = [part.middle for part in parts]
-        ids, sort_keys = list(map(id_member, middles)), list(map(sort_key_member, middles))
-        points.write(checkpoint_lines(chunk.before, middles))
+        sort_keys = parts.sort_key_members()
+        points.write(checkpoint_lines(chunk.before, parts.middles))
         if self._before.restored:
             restore.write(restore_lines(chunk.raw, sort_keys))
-        ops = bytearray([ALONE]) * len(records)
+        ops = bytearray([ALONE]) * count
         for shape, places in self._groups(chunk):
             for place in self._write(chunk, shape, places):
                 ops[place] = OPS.index(shape.op)
@@ -157,15 +154,14 @@ class ByColumns:
             self._spool.planned.counts[op] += ops.count(number)
         alone = {place: self._alone(chunk, place) for place, op in enumerate(ops) if op == ALONE}
         self._spool.planned.span(chunk.keys[0], chunk.keys[-1])
-        self._spool.write_block(Block(self._number, ids, sort_keys, bytes(ops), alone))
-        self._number += len(records)
+        self._spool.write_block(Block(self._number, parts.ids(), sort_keys, bytes(ops), alone))
+        self._number += count
 
     def _read(self, chunk: _Chunk) -> _Chunk:
         """Find the rows before; this alone asks the engine, while another chunk is judged."""
-        columns = list(zip(*(record["key"] for record in chunk.records), strict=True))
-        if not all(map(self._takes, self._forms.key, columns)):
+        keys = values_of(chunk.parts.keys)
+        if not all(map(self._takes, self._forms.key, zip(*keys, strict=True))):
             return self._read_alone(chunk)
-        keys = [record["key"] for record in chunk.records]
         try:
             batches = list(self._rows.writer.lookup(self._key, keys, self._rows.names, lock=False))
         except ValueLossyError:
@@ -200,7 +196,8 @@ class ByColumns:
 
     def _read_alone(self, chunk: _Chunk) -> _Chunk:
         """Find the rows before one by one."""
-        wanted = [(key, self._rows.raw_key(record)) for key, record in zip(chunk.keys, chunk.records, strict=True)]
+        records = map(orjson.loads, chunk.lines)
+        wanted = [(key, self._rows.raw_key(record)) for key, record in zip(chunk.keys, records, strict=True)]
         found = self._rows.read(wanted, lock=False)
         rows = [only(found.get(key)) for key in chunk.keys]
         chunk.before = [_ABSENT if row is None else jsonc.dumps_checked(row.clear) for row in rows]
@@ -210,19 +207,18 @@ class ByColumns:
 
     def _groups(self, chunk: _Chunk) -> Iterator[tuple[RowShape, list[int]]]:
         """Yield the shapes that occur, with the places of their records."""
-        groups: dict[Any, list[int]] = {}
-        for place, record in enumerate(chunk.records):
-            if place in chunk.alone:
-                continue
-            what = record["category"]
-            groups.setdefault(tuple(record["columns"]) if what == "value_diverged" else what, []).append(place)
-        for what, places in groups.items():
-            if what == "dropped":
+        groups: dict[bytes, list[int]] = {}
+        for place, kind in enumerate(chunk.parts.kinds):
+            if place not in chunk.alone:
+                groups.setdefault(kind, []).append(place)
+        for kind, places in groups.items():
+            what = orjson.loads(kind + b"}")
+            if what["category"] == "dropped":
                 yield RowShape(INSERT, self._key, self._own, ()), places
-            elif what == "added":
+            elif what["category"] == "added":
                 yield RowShape(DELETE, self._key, (), self._guard), places
             else:
-                names = tuple(self._own[self._forms.places[name]] for name in what)
+                names = tuple(self._own[self._forms.places[name]] for name in what["columns"])
                 yield RowShape(UPDATE, self._key, names, self._own), places
 
     def _write(self, chunk: _Chunk, shape: RowShape, places: list[int]) -> list[int]:
@@ -230,15 +226,13 @@ class ByColumns:
         places = self._held(chunk, shape, self._as_recorded(chunk, shape, places))
         if self._bulk is None or not places:
             return []
-        parts, before = chunk.parts, chunk.before
+        keys, sources, before = chunk.parts.keys, chunk.parts.sources, chunk.before
         if shape.op == INSERT:
-            lines = [b"%b,%b" % (key_values(parts[at].middle), parts[at].source[1:-1]) for at in places]
+            lines = [b"%b,%b" % (keys[at][1:-1], sources[at][1:-1]) for at in places]
         elif shape.op == DELETE:
             lines = self._delete_lines(chunk, places)
         else:
-            lines = [
-                b"%b,%b,%b" % (key_values(parts[at].middle), parts[at].source[1:-1], before[at][1:-1]) for at in places
-            ]
+            lines = [b"%b,%b,%b" % (keys[at][1:-1], sources[at][1:-1], before[at][1:-1]) for at in places]
         refused = frozenset(self._bulk.rows(shape, lines))
         self._spool.planned.columns[shape.op].update(shape.values)
         return [place for number, place in enumerate(places) if number not in refused]
@@ -249,16 +243,16 @@ class ByColumns:
         if chunk.stored:
             some = pa.array(places, pa.int64())
             rows = json_rows([chunk.stored[name].take(some) for name in self._guard], len(places)).to_pylist()
-        keys = [key_values(chunk.parts[at].middle) for at in places]
-        return [b"%b,%b" % (key, row[1:-1]) for key, row in zip(keys, rows, strict=True)]
+        keys = chunk.parts.keys
+        return [b"%b,%b" % (keys[at][1:-1], row[1:-1]) for at, row in zip(places, rows, strict=True)]
 
     def _as_recorded(self, chunk: _Chunk, shape: RowShape, places: list[int]) -> list[int]:
         """Return the places of the records whose row is what the manifest says of it."""
-        before, parts = chunk.before, chunk.parts
+        before, sources, targets = chunk.before, chunk.parts.sources, chunk.parts.targets
         if shape.op == INSERT:
             return [at for at in places if before[at] is _ABSENT]
         if shape.op == DELETE:
-            return [at for at in places if before[at] is not _ABSENT and before[at] == parts[at].target]
+            return [at for at in places if before[at] is not _ABSENT and before[at] == targets[at]]
         if chunk.texts is None:
             return []
         some = pa.array(places, pa.int64())
@@ -266,7 +260,7 @@ class ByColumns:
         return [
             at
             for at, row in zip(places, json_rows(columns, len(places)).to_pylist(), strict=True)
-            if before[at] is not _ABSENT and row == parts[at].target != parts[at].source
+            if before[at] is not _ABSENT and row == targets[at] != sources[at]
         ]
 
     def _held(self, chunk: _Chunk, shape: RowShape, places: list[int]) -> list[int]:
@@ -275,9 +269,8 @@ class ByColumns:
             return places if self._removes(chunk) else []
         columns = [self._forms.columns[self._own.index(name)] for name in shape.values]
         refused: set[int] = set()
-        for column, values in zip(
-            columns, zip(*(chunk.records[at]["source_value"] for at in places), strict=True), strict=True
-        ):
+        rows = values_of([chunk.parts.sources[at] for at in places])
+        for column, values in zip(columns, zip(*rows, strict=True), strict=True):
             if not self._takes(column, values):
                 refused.update(
                     at for at, value in zip(places, values, strict=True) if not self._takes(column, (value,))
@@ -306,7 +299,7 @@ class ByColumns:
 
     def _alone(self, chunk: _Chunk, place: int) -> Item:
         """Decide one record as all are decided where nothing is plain."""
-        record = chunk.records[place]
+        record = orjson.loads(chunk.lines[place])
         self._decider.number = self._number + place
         kept = orjson.loads(chunk.raw[place]) if self._before.restored else None
         raw = None if kept is None else {name: value for name, _, value in kept}
