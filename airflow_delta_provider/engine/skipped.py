@@ -15,7 +15,16 @@ from airflow_delta_provider.core.store import blobs
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.planning import SIDES, plan_ranges
-from airflow_delta_provider.engine.proved import Kept, Piece, Proof, held_still, piece_of, prove, resume_form
+from airflow_delta_provider.engine.proved import (
+    Kept,
+    Piece,
+    Proof,
+    held_still,
+    piece_of,
+    prove,
+    read_others,
+    resume_form,
+)
 from airflow_delta_provider.engine.resume import Results
 from airflow_delta_provider.engine.work import Plan, Shard, Work
 
@@ -50,16 +59,22 @@ def pieces_under(opened: Opened, proof: Proof | None, ranges: Sequence[KeyRange]
     return {each: piece_of(opened, proof, each) for each in ranges}
 
 
-def take(work: Work, shard: Shard, number: int, clock: Clock) -> dict[str, Any] | None:
-    """Return the result of a piece that an earlier run compared under the same proof, its artifact now in this run's folder.
+def take(work: Work, opened: Opened, shard: Shard, numbers: Sequence[int], clock: Clock) -> dict[int, dict[str, Any]]:
+    """Return the results of pieces that an earlier run compared under the same proof, their artifacts now in this run's folder.
 
-    None where there is none. Raises: StoreConflictError where its bytes are not those that were left.
+    None of them where the sides that are open now are seen to be others than the plan proved: a task may run long after it.
+    Raises: StoreConflictError where an artifact's bytes are not those that were left.
     """
     proof = proof_of(shard.plan)
-    if proof is None or not shard.proved:
-        return None
+    if proof is None or not shard.proved or read_others(opened, proof):
+        return {}
     kept = Kept.of(work.store, proof.series)
-    found = kept.find(shard.proved[number]["key"])
+    found = {number: _taken(work, kept, shard.proved[number]["key"], clock) for number in numbers}
+    return {number: one for number, one in found.items() if one is not None}
+
+
+def _taken(work: Work, kept: Kept, key: str, clock: Clock) -> dict[str, Any] | None:
+    found = kept.find(key)
     raw = None if found is None else kept.raw(found["digest"])
     if found is None or raw is None:
         return None

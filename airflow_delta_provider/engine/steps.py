@@ -11,8 +11,8 @@ import json
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -161,28 +161,34 @@ def compare(
     if whole is None:
         several = len(shard.pieces) > 1
         found = [results.of_comparison(shard.digest, shard.plan.digest, n) if several else None for n in range(reused)]
-        reused = sum(one is not None for one in found)
-        for number, one in enumerate(found):
-            found[number] = one or take(work, shard, number, clock)
-            if one is None and found[number] is not None and several:
-                results.leave_comparison(shard.digest, found[number] or {}, number)
-        told = Told(tell, shard, clock, sum(one is not None for one in found))
-        spec = shard.plan.spec
-        reopen = partial(open_sides, spec, open_side, hmac_key=key_of(spec))
-        with ExitStack() as stack:
-            opened = None
-            for number, piece in enumerate(shard.pieces):
-                if found[number] is not None:
-                    continue
-                told.next_piece()
-                if opened is None:
-                    opened = stack.enter_context(reopen())
-                found[number] = compare_piece(opened, reopen, shard, piece, work, clock, tell, told.rows)
-                if several:
-                    results.leave_comparison(shard.digest, found[number] or {}, number)
+        missing = [number for number, one in enumerate(found) if one is None]
+        reused -= len(missing)
+        if missing:
+            spec = shard.plan.spec
+            reopen = partial(open_sides, spec, open_side, hmac_key=key_of(spec))
+            with closing(_missing_pieces(reopen, shard, missing, work, clock, tell)) as done:
+                for number, one in done:
+                    found[number] = one
+                    if several:
+                        results.leave_comparison(shard.digest, one, number)
         whole = compared_whole(work, shard, [one for one in found if one is not None])
         results.leave_comparison(shard.digest, whole)
     return Compared(whole["digest"], shard, whole["records"], whole["population"], reused, whole.get(TAKEN, 0))
+
+
+def _missing_pieces(
+    reopen: Callable[[], Opened], shard: Shard, missing: Sequence[int], work: Work, clock: Clock, tell: Tell
+) -> Generator[tuple[int, dict[str, Any]], None, None]:
+    """Yield the results of pieces, by number: first those that an earlier run had compared, then the others, compared now."""
+    with reopen() as opened:
+        taken = take(work, opened, shard, missing, clock)
+        yield from taken.items()
+        told = Told(tell, shard, clock, len(shard.pieces) - len(missing) + len(taken))
+        for number in missing:
+            if number not in taken:
+                told.next_piece()
+                piece = shard.pieces[number]
+                yield number, compare_piece(opened, reopen, shard, piece, work, clock, tell, told.rows)
 
 
 def build(shard_digest: str, comparison: str, work: Work, *, clock: Clock = time.time) -> Built:

@@ -317,3 +317,21 @@ def test_the_cuts_of_a_hundred_thousand_shards_are_found_again():
     kept, ranges = proved.Kept.of(MemoryStore(), "0" * 64), tile(KeyRange(None, None), bounds)
     kept.leave([None], 10**11, ranges, [], "f" * 64)
     assert kept.cuts([None], 10**11) == ranges
+
+
+def test_a_side_that_changes_between_plan_and_task_is_read(spec, tmp_path):
+    """A task may run hours after the plan; what an earlier run found of a file that was replaced since says nothing of it."""
+    store, sides = MemoryStore(), Counted()
+    write(tmp_path, "new", 1)
+    in_steps(spec, store, sides, "1")
+    slot = run_slot("dag", "2", "merge", -1)
+    work = Work(store, slot)
+    planned = steps.plan(spec, work, sides).shards
+    write(tmp_path, "new", 1, changed=1)
+    compared = [steps.compare(shard, work, sides) for shard in planned]
+    assert [one.records for one in compared] == [0, 10, 0]
+    assert [one.taken for one in compared] == [0, 0, 0]
+    parts = [steps.build(shard, one.digest, work).digest for shard, one in zip(planned, compared, strict=True)]
+    steps.merge(planned, parts, work, slot_hex=slot, reopen=lambda form: open_sides(form, sides))
+    told = newest_sidecar(store)["resume"]
+    assert (told["left"], told["reason"]) == (False, "a side changed during the run")
