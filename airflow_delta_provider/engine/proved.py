@@ -11,6 +11,7 @@ import hmac
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import Any, BinaryIO
 
 import airflow_delta_provider
@@ -31,6 +32,8 @@ _RESULT = b"delta-proved-result/1\0"
 _CUTS = b"delta-proved-cuts/1\0"
 KEPT_FACTS = ("population", "records", *FACTS)
 """What a result says of a range beside its raw comparison."""
+READERS = ("pyarrow", "deltalake", "pyiceberg")
+"""What reads the sides that can be proved: another version may read other values from the same bytes."""
 ROWS_FACTOR_MAX = 2
 """How far the number of rows may be from that of an earlier run whose cuts are used again."""
 
@@ -52,7 +55,7 @@ class Proof:
     """What both sides hold before a run.
 
     Shape: ``series`` names all that decides a result but content and range: the specification, the columns, the key of
-    keyed digests, this package's version; it is "" where nothing is proved, and ``reason`` then says why. ``parts`` has for
+    keyed digests, the versions of this package and of what reads the files; it is "" where nothing is proved, and ``reason`` then says why. ``parts`` has for
     each side its parts with their proofs; ``seen`` digests what else is known of them, such as times of change.
     """
 
@@ -109,8 +112,16 @@ def _series(opened: Opened) -> str:
         [[(each.name, str(each.type), each.engine_type) for each in opened.side(name).columns] for name in SIDES],
         None if key is None else [key.key_id, hmac.new(key.secret, _SERIES, "sha256").hexdigest()],
         airflow_delta_provider.__version__,
+        [_version_of(package) for package in READERS],
     ]
     return hashlib.sha256(_SERIES + json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def piece_of(opened: Opened, proof: Proof, key_range: KeyRange) -> Piece:

@@ -177,6 +177,30 @@ def test_a_changed_specification_finds_no_result_of_the_old_one(spec, run):
     assert told["skipped"] == []
 
 
+def test_other_versions_and_another_key_find_no_result(spec, run, monkeypatch):
+    """A mended reader reads other values from the same bytes, and a keyed digest says nothing under another key."""
+    keyed = parse_spec({**spec.form, "detail": "digests", "hmac": {"env": "DELTA_KEY"}})
+    monkeypatch.setenv("DELTA_KEY", "k" * 32)
+    store, skipped = MemoryStore(), []
+
+    def once() -> None:
+        _, told = run(keyed, store, Counted(), str(len(skipped)))
+        skipped.append(len(told["skipped"]))
+
+    once()
+    once()
+    monkeypatch.setenv("DELTA_KEY", "j" * 32)
+    once()
+    once()
+    with monkeypatch.context() as changed:
+        changed.setattr("airflow_delta_provider.__version__", "9.9.9")
+        once()
+    version = proved.metadata.version
+    monkeypatch.setattr(proved.metadata, "version", lambda name: "1" if name == "pyarrow" else version(name))
+    once()
+    assert skipped == [0, 3, 0, 3, 0, 0]
+
+
 def test_a_database_proves_nothing_and_the_sidecar_says_so(spec, run, tmp_path):
     """A table may have been written since, whatever its file looks like: it is read again."""
     with sqlite3.connect(tmp_path / "new.db") as connection:
