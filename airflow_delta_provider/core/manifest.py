@@ -117,14 +117,13 @@ def merge_manifests(inputs: Sequence[MergeInput], out: BinaryIO) -> Merged:
     Raises: MergeContextError, MergeGapError, MergeOverlapError, DenominatorError, BodyDigestError, RangeError,
     UnsortedStreamError, SummaryError, CountError, and what `parse_manifest` raises.
     """
-    parsed = [(parse_manifest(one.manifest), one) for one in inputs]
+    parsed = _parsed(inputs)
     parsed.sort(key=lambda pair: range_bytes(pair[0]["key_range"])[0] or b"")
     documents = [document for document, _ in parsed]
-    check_context(documents, SAME_IN_ALL)
     key_range = check_tiling([range_bytes(document["key_range"]) for document in documents])
     for document in documents:
         check_population(document)
-    summary = jsonc.dumps(add_summaries([_summary(document, one.summary) for document, one in parsed]))
+    summary = jsonc.dumps(add_summaries(_summary(document, one.summary) for document, one in parsed))
     writer = BodyWriter(out, key_range)
     for document, one in parsed:
         _append(writer, document, one.open_body)
@@ -137,6 +136,20 @@ def merge_manifests(inputs: Sequence[MergeInput], out: BinaryIO) -> Merged:
             )
     manifest = finish(_union(documents, key_range, facts, sha256_hex(summary)))
     return Merged(manifest, summary, facts)
+
+
+def _parsed(inputs: Sequence[MergeInput]) -> list[tuple[Document, MergeInput]]:
+    """Parse sub-manifests; what is the same in all is held once, since there may be a hundred thousand of them."""
+    parsed: list[tuple[Document, MergeInput]] = []
+    same: Document = {}
+    for one in inputs:
+        document = parse_manifest(one.manifest)
+        check_context([parsed[0][0] if parsed else document, document], SAME_IN_ALL)
+        same = same or {member: document[member] for member in SAME_IN_ALL}
+        parsed.append(({**document, **same}, one))
+    if not parsed:
+        raise MergeContextError("There is nothing to merge.")
+    return parsed
 
 
 def check_context(documents: Sequence[Document], members: Sequence[str]) -> None:

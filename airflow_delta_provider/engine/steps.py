@@ -358,7 +358,14 @@ def _sidecar(
 ) -> dict[str, Any]:
     results = Results(work)
     builds = [results.of_part(shard.digest) for shard in planned]
-    notes = [results.of_comparison(shard.digest, shard.plan.digest) for shard in planned]
+    notes: list[dict[str, Any] | None] = []
+    sides: list[Any] = []
+    for shard in planned:
+        note = results.of_comparison(shard.digest, shard.plan.digest)
+        notes.append(note)
+        sides = sides or (note or {}).get("sides", [])
+        if note is not None:
+            note["sides"] = []  # every file of both sides, in each of them
     now_ms = round(clock() * 1000)
     started_ms = min((note["started_ms"] for note in notes if note), default=now_ms)
     return {
@@ -371,7 +378,7 @@ def _sidecar(
             {"label": shard.label, "ms": (note or {}).get("ms"), "records": one.document["body"]["records"]}
             for shard, note, one in zip(planned, notes, inputs, strict=True)
         ],
-        "sides": next((note["sides"] for note in notes if note and note["sides"]), []),
+        "sides": sides,
         "started_at": _iso(started_ms),
         **strategy_form(planned[0].plan.spec.strategy, [note or {} for note in notes]),
         "tool": f"airflow-delta-provider {airflow_delta_provider.__version__}",

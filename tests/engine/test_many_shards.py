@@ -16,8 +16,10 @@ from airflow_delta_provider.adapters.fingerprints import Fingerprinting
 from airflow_delta_provider.core import documents
 from airflow_delta_provider.core.spec import parse_spec
 from airflow_delta_provider.core.store import blobs, open_store
+from airflow_delta_provider.core.store.memory import MemoryStore
 from airflow_delta_provider.core.store.slots import run_slot
 from airflow_delta_provider.core.verify_store import VERIFIED, verify_published
+from airflow_delta_provider.engine import run as one_process
 from airflow_delta_provider.engine import steps
 from airflow_delta_provider.engine.work import Work
 
@@ -105,6 +107,29 @@ def test_shards_and_tasks_change_no_byte_of_the_manifest(tmp_path):
     whole = run(tmp_path / "a", rows=10**5, shards=1, tasks=1, records=20)
     cut = run(tmp_path / "b", rows=10**5, shards=60, tasks=9, records=20)
     assert whole.manifest == cut.manifest
+
+
+def test_a_finished_shard_holds_little_until_the_last_one_has_ended(monkeypatch):
+    """One process keeps what a hundred thousand shards found; as it was encoded that took twice the memory."""
+    held: dict[int, int] = {}
+    compare_all = one_process._compare_all
+
+    def watched(opened: Any, ranges: Any, *rest: Any) -> Any:
+        before = tracemalloc.get_traced_memory()[0]
+        found = compare_all(opened, ranges, *rest)
+        held[len(ranges)] = tracemalloc.get_traced_memory()[0] - before
+        return found
+
+    monkeypatch.setattr(one_process, "_compare_all", watched)
+    tracemalloc.start()
+    for shards in (20, 120):
+        sides = {name: Simulated(10**8, shards * 32 * SHARD_BUCKETS) for name in ("source", "target")}
+        spec = parse_spec(
+            {"name": "huge", **{name: {"path": name} for name in sides}, "key": ["id"], "strategy": "fingerprint"}
+        )
+        one_process.reconcile(spec, MemoryStore(), lambda asked: sides[str(asked.path)], shards=shards)  # noqa: B023
+    tracemalloc.stop()
+    assert (held[120] - held[20]) / 100 < 8_000
 
 
 @pytest.mark.nightly
