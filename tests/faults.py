@@ -64,9 +64,10 @@ class FaultyStore:
         self._tick()
         return self._store.written_at(path)
 
-    def remove_work(self, prefix: str) -> None:
-        self._tick()
-        self._store.remove_work(prefix)
+    def remove_work(self, *prefixes: str) -> None:
+        for prefix in prefixes:
+            self._tick()
+            self._store.remove_work(prefix)
         self._tick()
 
 

@@ -195,9 +195,8 @@ class Kept:
         pairs = [[piece.document()[bound] for bound in ("lower", "upper")] for piece in ranges]
         self.work.store.create(path, jsonc.dumps({"ranges": pairs, "rows": rows}))
         keep.add(path.rsplit("/", 1)[-1])
-        for old in list(self.work.store.list(layout.work_folder(self.work.slot_hex))):
-            if old.rsplit("/", 1)[-1] not in keep:
-                self.work.store.remove_work(old)
+        found = list(self.work.store.list(layout.work_folder(self.work.slot_hex)))
+        self.work.store.remove_work(*(old for old in found if old.rsplit("/", 1)[-1] not in keep))
 
 
 def held_still(proof: Proof, reopen: Callable[[], Opened]) -> str:

@@ -144,12 +144,9 @@ class Work:
         self.store.remove_work(receipt)
         self.store.create(receipt, manifest.encode())
         folder = layout.work_folder(self.slot_hex)
-        for digest in parts:
-            self.store.remove_work(layout.work_path(self.slot_hex, digest))
-        for path in list(self.store.list(folder)):
-            name = path.rsplit("/", 1)[-1]
-            if layout.is_digest(name) and name not in keep and path != receipt:
-                self.store.remove_work(path)
+        self.store.remove_work(*(layout.work_path(self.slot_hex, digest) for digest in parts))
+        found = [(path, path.rsplit("/", 1)[-1]) for path in self.store.list(folder) if path != receipt]
+        self.store.remove_work(*(path for path, name in found if layout.is_digest(name) and name not in keep))
 
     def _gone(self, digest_hex: str) -> InputShardError:
         return InputShardError(f"{digest_hex} is not in the work folder of this run.", where=digest_hex)

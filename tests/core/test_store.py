@@ -156,6 +156,20 @@ def test_only_work_can_be_removed(store):
     assert blobs.put_work(store, SLOT, b"abc") == work
 
 
+def test_many_files_of_work_are_removed_at_once(store, monkeypatch):
+    """A run of a hundred thousand shards leaves several for each; one that is no work refuses them all."""
+    monkeypatch.setattr("airflow_delta_provider.core.store.objects.REMOVE_BATCH", 8)
+    digests = [blobs.put_work(store, SLOT, str(number).encode()) for number in range(20)]
+    kept = blobs.put_work(store, SLOT, b"kept")
+    paths = [layout.work_path(SLOT, digest) for digest in digests]
+    with pytest.raises(StoreFileError, match="is not below work/"):
+        store.remove_work(*paths, ABC_PATH)
+    assert len(list(store.list("work"))) == 21
+    store.remove_work(*paths, paths[0], layout.work_folder("b" * 64))
+    assert list(store.list("work")) == [layout.work_path(SLOT, kept)]
+    store.remove_work()
+
+
 def test_of_many_threads_one_creates(store):
     """Create if absent holds under concurrency, or two writers would both own a log entry."""
     wins: list[bytes] = []

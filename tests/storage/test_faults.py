@@ -66,8 +66,8 @@ class FailingStore:
     def written_at(self, path):
         return self._through(self._store.written_at, path)
 
-    def remove_work(self, prefix):
-        return self._through(self._store.remove_work, prefix)
+    def remove_work(self, *prefixes):
+        return self._through(self._store.remove_work, *prefixes)
 
 
 def whole(store: Store) -> list[str]:

@@ -107,12 +107,16 @@ class LocalStore:
         with self.open(path) as file, _told(path, StoreReadError):
             return os.fstat(file.fileno()).st_mtime
 
-    def remove_work(self, prefix: str) -> None:
-        """Remove ``work/<folder>`` or one file in it; links and folders put there by hand are not followed.
+    def remove_work(self, *prefixes: str) -> None:
+        """Remove each ``work/<folder>`` or file in one; links and folders put there by hand are not followed.
 
         Raises: StoreFileError (DELTA_STORE_FILE), StoreWriteError (DELTA_STORE_WRITE).
         """
-        folders = layout.checked_work_prefix(prefix).split("/")
+        for checked in [layout.checked_work_prefix(prefix) for prefix in prefixes]:
+            self._remove(checked)
+
+    def _remove(self, prefix: str) -> None:
+        folders = prefix.split("/")
         with contextlib.suppress(StoreMissingError), _told(prefix, StoreWriteError):
             if len(folders) == 3:
                 with self._folder(folders[:2], prefix) as folder, contextlib.suppress(FileNotFoundError):

@@ -66,11 +66,11 @@ class MemoryStore:
         self.read(path, 2**63)
         return self._times[path]
 
-    def remove_work(self, prefix: str) -> None:
-        """Forget one work folder or one file in it."""
-        layout.checked_work_prefix(prefix)
+    def remove_work(self, *prefixes: str) -> None:
+        """Forget work folders or files in them."""
+        gone = {layout.checked_work_prefix(prefix) for prefix in prefixes}
         with self._lock:
-            for path in [path for path in self._files if path == prefix or path.startswith(f"{prefix}/")]:
+            for path in [path for path in self._files if path in gone or path.rpartition("/")[0] in gone]:
                 del self._files[path]
 
     def _create(self, path: str, data: bytes) -> bool:

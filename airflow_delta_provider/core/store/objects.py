@@ -146,17 +146,18 @@ class ObjectStorage:
         found = self._ask(path, lambda: obstore_module().head(self._storage.client(), path))
         return float(found["last_modified"].timestamp())
 
-    def remove_work(self, prefix: str) -> None:
-        """Remove ``work/<folder>`` or one file in it.
+    def remove_work(self, *prefixes: str) -> None:
+        """Remove each ``work/<folder>`` or file in one, a thousand in a request.
 
         Raises: StoreFileError (DELTA_STORE_FILE), StoreWriteError (DELTA_STORE_WRITE), ConnectError (DELTA_CONNECT).
         """
-        whole = layout.checked_work_prefix(prefix)
-        paths = [whole] if whole.count("/") == 2 else [*self.list(whole)]
+        paths: list[str] = []
+        for whole in [layout.checked_work_prefix(prefix) for prefix in prefixes]:
+            paths.extend([whole] if whole.count("/") == 2 else self.list(whole))
         for start in range(0, len(paths), REMOVE_BATCH):
             batch = paths[start : start + REMOVE_BATCH]
             try:
-                self._remove(prefix, batch)
+                self._remove(batch[0], batch)
             except StoreMissingError:  # another process removes the same folder: take what is left one by one
                 for path in batch:
                     with contextlib.suppress(StoreMissingError):

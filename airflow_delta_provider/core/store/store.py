@@ -62,8 +62,11 @@ class Store(Protocol):
         Raises: StoreMissingError (DELTA_STORE_MISSING).
         """
 
-    def remove_work(self, prefix: str) -> None:
-        """Remove ``work/<folder>`` or one file in it; nothing there is success. The only removal there is."""
+    def remove_work(self, *prefixes: str) -> None:
+        """Remove each ``work/<folder>`` or file in one; nothing there is success. The only removal there is.
+
+        Many are removed in as few requests as the storage takes.
+        """
 
 
 def exists(store: Store, path: str) -> bool:
