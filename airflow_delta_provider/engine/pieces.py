@@ -39,7 +39,10 @@ def compare_piece(
     tell: Tell = silent,
     rows: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, Any]:
-    """Compare one piece and store its raw comparison; return its result. ``rows`` is told how many were read so far."""
+    """Compare one piece and store its raw comparison; return its result without `about_sides`.
+
+    ``rows`` is told how many were read so far.
+    """
     started = clock()
 
     def progress(source_rows: int, target_rows: int) -> None:
@@ -68,17 +71,21 @@ def compare_piece(
         digest = work.put(raw)
     read_ms = facts.get("read_ms", 0)
     spent = {"read": read_ms, "compare": max(0, _ms(began, compared) - read_ms), "store": _ms(compared, clock())}
-    note = _shard_note(started, clock(), [plain(opened.side(name).facts()) for name in SIDES])
     looks = {name: facts[name] for name in (*LOOKS, *FACTS) if name in facts}
     return {
         "digest": digest,
-        OTHERS: read_others(opened, proof_of(shard.plan)),
         "population": facts["population"],
         "records": facts["records"],
         "spent": spent,
-        **note,
+        **_shard_note(started, clock()),
         **looks,
     }
+
+
+def about_sides(opened: Opened, shard: Shard) -> dict[str, Any]:
+    """Return what a task says once of the sides that it opened: their facts, and whether they are others than were proved."""
+    sides = [{"facts": plain(opened.side(name).facts()), "side": name} for name in SIDES]
+    return {OTHERS: read_others(opened, proof_of(shard.plan)), "sides": sides}
 
 
 def compared_whole(work: Work, shard: Shard, pieces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -137,13 +144,8 @@ def build_piece(
     return sub.manifest, sub.summary, body_path
 
 
-def _shard_note(started: float, ended: float, sides: list[Any]) -> dict[str, Any]:
-    return {
-        "host": platform.node(),
-        "ms": round((ended - started) * 1000),
-        "sides": [{"facts": facts, "side": name} for name, facts in zip(SIDES, sides, strict=True)],
-        "started_ms": round(started * 1000),
-    }
+def _shard_note(started: float, ended: float) -> dict[str, Any]:
+    return {"host": platform.node(), "ms": round((ended - started) * 1000), "started_ms": round(started * 1000)}
 
 
 def check_time(the_plan: Plan, clock: Clock) -> None:

@@ -37,6 +37,7 @@ from airflow_delta_provider.engine.narrow import strategy_form
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
 from airflow_delta_provider.engine.pieces import (
     Clock,
+    about_sides,
     build_piece,
     check_time,
     compare_piece,
@@ -184,11 +185,15 @@ def _missing_pieces(
         taken = take(work, opened, shard, missing, clock)
         yield from taken.items()
         told = Told(tell, shard, clock, len(shard.pieces) - len(missing) + len(taken))
+        about: dict[str, Any] = {}
         for number in missing:
             if number not in taken:
                 told.next_piece()
                 piece = shard.pieces[number]
-                yield number, compare_piece(opened, reopen, shard, piece, work, clock, tell, told.rows)
+                one = compare_piece(opened, reopen, shard, piece, work, clock, tell, told.rows)
+                # every file of both sides: once is enough, and a hundred pieces would store them a hundred times
+                about = {**about, "sides": []} if about else about_sides(opened, shard)
+                yield number, {**one, **about}
 
 
 def build(shard_digest: str, comparison: str, work: Work, *, clock: Clock = time.time) -> Built:

@@ -15,6 +15,7 @@ from airflow_delta_provider.core.store import layout
 from airflow_delta_provider.core.store.memory import MemoryStore
 from airflow_delta_provider.core.store.slots import run_slot
 from airflow_delta_provider.engine import steps
+from airflow_delta_provider.engine.resume import Results
 from airflow_delta_provider.engine.work import Work, read_shards
 
 SLOT = run_slot("dag", "run", "merge", -1)
@@ -118,3 +119,16 @@ def test_a_comparison_whose_bytes_are_gone_is_made_again(spec):
     again = steps.compare(first, work, sides)
     assert (again.digest, again.reused) == (digest, 0)
     assert steps.build(first, digest, work).records == 1
+
+
+def test_a_task_of_several_pieces_keeps_the_facts_of_its_sides_once(spec):
+    """They name every file of both sides; each of a hundred pieces would store thousands of them anew."""
+    work = Work(MemoryStore(), SLOT)
+    (planned,) = steps.plan(spec, work, adapters.open_side, shards=3, shards_max=1).shards
+    steps.compare(planned, work, adapters.open_side)
+    (shard,) = read_shards(work, [planned])
+    kept = [Results(work).of_comparison(planned, shard.plan.digest, number) for number in range(3)]
+    assert [[side["side"] for side in one["sides"]] for one in kept if one] == [["source", "target"], [], []]
+    whole = Results(work).of_comparison(planned, shard.plan.digest)
+    assert whole is not None
+    assert [side["side"] for side in whole["sides"]] == ["source", "target"]
