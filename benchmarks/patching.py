@@ -49,13 +49,13 @@ with psycopg.connect(uri) as connection:
         " FROM change WHERE op = 'I'")
 """
 PATCH = """
-import json, sys, time
+import json, os, sys, time
 from airflow_delta_provider.core.spec import parse_spec
 from airflow_delta_provider.core.store import open_store
 from airflow_delta_provider.engine.patching import PatchOptions, apply_patch
 form, store, manifest = sys.argv[1:]
 began, laps = time.monotonic(), []
-outcome = apply_patch(parse_spec(json.loads(form)), open_store(store), manifest, PatchOptions(max_share=1),
+outcome = apply_patch(parse_spec(json.loads(form)), open_store(store), manifest, PatchOptions(max_share=1, workers=os.cpu_count() or 1),
     step=lambda name: laps.append((name, time.monotonic() - began)))
 laps.append(("end", time.monotonic() - began))
 print(json.dumps({"laps": laps, "outcomes": dict(outcome.outcomes), "proved": outcome.proved}))

@@ -205,6 +205,9 @@ def _patch_commands(commands: Any) -> None:
     patch.add_argument("--max-share", default="10%", metavar="SHARE", help="largest share of rows that may change")
     patch.add_argument("--max-age", type=_count, metavar="SECONDS", help="oldest manifest that is applied")
     patch.add_argument("--partial-deletes", action="store_true", help="delete by a manifest over a part of the rows")
+    patch.add_argument(
+        "--workers", type=_positive, metavar="N", help="processes; others verify a large manifest meanwhile (one a CPU)"
+    )
     _trust(patch)
     rollback = _add(commands, "rollback", "take a patch back where rows are still what it left, and prove it", "patch")
     rollback.add_argument("patch", metavar="PATCH", help="id of the patch")

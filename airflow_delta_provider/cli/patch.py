@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
@@ -46,6 +47,7 @@ def patch(arguments: argparse.Namespace) -> int:
         checkpoint_scope=arguments.checkpoint_scope,
         ledger_detail=arguments.ledger_detail,
         sign=load_sign(arguments.sign) if arguments.sign else None,
+        workers=arguments.workers or os.cpu_count() or 1,
     )
     if arguments.dry_run:
         plan = plan_patch(spec, store, arguments.digest, options)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from airflow_delta_provider.adapters.open import open_side as open_any_side
 from airflow_delta_provider.adapters.writers.base import Writer
@@ -26,13 +27,14 @@ from airflow_delta_provider.engine.patching import transaction, view
 from airflow_delta_provider.engine.patching.attempt import Result
 from airflow_delta_provider.engine.patching.bycolumns import NO_TEXTS, ByColumns, is_plain
 from airflow_delta_provider.engine.patching.checks import check_plan, check_source
-from airflow_delta_provider.engine.patching.context import Context, context_of, load_manifest
+from airflow_delta_provider.engine.patching.context import Context, context_of
 from airflow_delta_provider.engine.patching.decide import Decider
 from airflow_delta_provider.engine.patching.finish import Ending, draft, finish, finished, preview, settle
 from airflow_delta_provider.engine.patching.options import OpenWriter, PatchOptions, PatchOutcome, PatchPlan
 from airflow_delta_provider.engine.patching.prepare import Before, readable_names
 from airflow_delta_provider.engine.patching.rows import TouchedRows, other_rows
 from airflow_delta_provider.engine.patching.spool import Item, Spool
+from airflow_delta_provider.engine.patching.verified import verified
 
 Step = Callable[[str], None]
 """Told before each step; tests end the process there."""
@@ -76,38 +78,51 @@ def _prepared(
     writes: bool,
 ) -> Iterator[Prepared]:
     """Verify, open, read the rows before, decide and check; the sides are closed before the writer opens."""
-    manifest, pair_id = load_manifest(store, manifest_id, options)
-    with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
-        found = context_of(opened, store, manifest_id, manifest, pair_id, options.rule, seal_key)
-        context = replace(found, sign=options.sign)
-        view.check_detail(context, options.ledger_detail)
-        check_source(opened, context)
-        writer = open_writer(context.side_spec())
-        others = other_rows(context, opened)
-    patch_id = options.rule.patch_id(manifest_id)
-    with tempfile.TemporaryDirectory(prefix="delta-patch-") as name, writer:
-        folder = Path(name)
-        facts = writer.facts()
-        rows = TouchedRows(writer, context, readable_names(writer))
-        ranges = options.checkpoint_scope == "ranges"
-        before = Before(context, rows, patch_id, (options.rule.name, options.rule.column), folder, ranges=ranges)
-        decider = Decider(context, rows.forms, writer, others)
-        bulk = None
-        if not before.load():
-            bulk = _bulk(before, decider, facts, options, folder) if writes else None
-            if bulk is None:
-                before.take()
-        spool = Spool(folder / "items", partial(_decided, before, decider))
-        if bulk is not None:
-            ByColumns(before, decider, bulk, spool).run()
-        else:
-            for items in _decided(before, decider):
-                spool.write(items)
-            spool.close()
-        yield Prepared(context, patch_id, before, spool, facts)
+    with ExitStack() as held:
+        with verified(store, manifest_id, options) as manifest:
+            with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
+                found = context_of(opened, store, manifest_id, manifest, options.rule, seal_key)
+                context = replace(found, sign=options.sign)
+                view.check_detail(context, options.ledger_detail)
+                check_source(opened, context)
+                writer = open_writer(context.side_spec())
+                others = other_rows(context, opened)
+            folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="delta-patch-")))
+            prepared = _decided(context, held.enter_context(writer), others, options, folder, writes)
+        yield prepared
 
 
-def _decided(before: Before, decider: Decider) -> Iterator[list[Item]]:
+def _decided(
+    context: Context,
+    writer: Writer,
+    others: Mapping[bytes, list[Any]],
+    options: PatchOptions,
+    folder: Path,
+    writes: bool,
+) -> Prepared:
+    """Read the rows before and decide what to write."""
+    patch_id = options.rule.patch_id(context.manifest_id)
+    facts = writer.facts()
+    rows = TouchedRows(writer, context, readable_names(writer))
+    ranges = options.checkpoint_scope == "ranges"
+    before = Before(context, rows, patch_id, (options.rule.name, options.rule.column), folder, ranges=ranges)
+    decider = Decider(context, rows.forms, writer, others)
+    bulk = None
+    if not before.load():
+        bulk = _bulk(before, decider, facts, options, folder) if writes else None
+        if bulk is None:
+            before.take()
+    spool = Spool(folder / "items", partial(_items, before, decider))
+    if bulk is not None:
+        ByColumns(before, decider, bulk, spool).run()
+    else:
+        for items in _items(before, decider):
+            spool.write(items)
+        spool.close()
+    return Prepared(context, patch_id, before, spool, facts)
+
+
+def _items(before: Before, decider: Decider) -> Iterator[list[Item]]:
     """Yield the decision about every record, one by one."""
     decider.number = 0
     for lines in before.lines():

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import orjson
@@ -24,12 +22,10 @@ from airflow_delta_provider.core.recorded import HmacKey
 from airflow_delta_provider.core.spec import SideSpec, Spec
 from airflow_delta_provider.core.store import blobs
 from airflow_delta_provider.core.store.publish import Sign
-from airflow_delta_provider.core.store.published import open_body, sidecars_of
+from airflow_delta_provider.core.store.published import open_body
 from airflow_delta_provider.core.store.store import Store
 from airflow_delta_provider.core.types import NUMBERS, LogicalType, from_schema
-from airflow_delta_provider.core.verify_store import VERIFIED, verify_published
 from airflow_delta_provider.engine.opened import Opened
-from airflow_delta_provider.engine.patching.options import PatchOptions
 
 BATCH_RECORDS = 1024
 CLEAR_DETAILS = ("values", "digests")
@@ -122,46 +118,11 @@ class Context:
             raise PatchManifestError("the body changed after it was verified.", where=self.manifest_id)
 
 
-def load_manifest(store: Store, manifest_id: str, options: PatchOptions) -> tuple[Document, str]:
-    """Return a manifest that verifies, and the id of its pair.
-
-    Raises: PatchManifestError (DELTA_PATCH_MANIFEST) for one with findings, without a trusted signature where trust is
-    demanded, of a sweep, or that is too old; StoreMissingError, InputDigestError.
-    """
-    check, found = verify_published(store, manifest_id, trust=options.trust)
-    if check.manifest is None or check.verdict != VERIFIED:
-        reason = f"{check.findings[0].code}: {check.findings[0].sentence}" if check.findings else check.verdict
-        raise PatchManifestError(f"{manifest_id} does not verify: {reason}", where=manifest_id)
-    manifest = check.manifest
-    if "sweep" in manifest:
-        raise PatchManifestError("a sweep compares a data set with itself; there is no side to take rows from.")
-    pair_id = documents.pair_id(**manifest["pair"])
-    if options.max_age_s is not None and found is not None:
-        _check_age(store, found.entries, manifest_id, options.max_age_s)
-    return manifest, pair_id
-
-
-def _check_age(store: Store, entries: Any, manifest_id: str, max_age_s: float) -> None:
-    ends = [
-        str(sidecar["finished_at"])
-        for _, sidecar in sidecars_of(store, entries, manifest_id)
-        if "finished_at" in sidecar
-    ]
-    if not ends:
-        raise PatchManifestError("no sidecar tells how old the manifest is.", where=manifest_id)
-    age_s = time.time() - datetime.fromisoformat(max(ends)).timestamp()
-    if age_s > max_age_s:
-        raise PatchManifestError(
-            f"the manifest is {age_s:.0f} s old; {max_age_s:.0f} s are allowed.", where=manifest_id
-        )
-
-
 def context_of(
     opened: Opened,
     store: Store,
     manifest_id: str,
     manifest: Document,
-    pair_id: str,
     rule: PatchRule,
     seal_key: bytes | None,
 ) -> Context:
@@ -198,7 +159,7 @@ def context_of(
         store,
         manifest_id,
         manifest,
-        pair_id,
+        documents.pair_id(**manifest["pair"]),
         rule,
         pairs(schema["key"], opened.pairing.key),
         columns,

@@ -42,6 +42,7 @@ class PatchOptions:
     ``checkpoint_scope``: ``touched`` (before-images of the touched rows) or ``ranges`` (also of every row between them).
     ``ledger_detail``: what an outcome and the page show of the records that were left: ``counts``, ``keys`` (with the
     reason), and with rows as keyed ``digests`` or as ``values``; sensitive columns are keyed digests throughout.
+    ``workers``: processes; with 2 or more a large manifest is verified by others while this one reads the rows.
     ``sign``: gives the envelope of the manifest that proves the outcome; None leaves it unsigned.
     Raises: InputPolicyError (DELTA_INPUT_POLICY).
     """
@@ -58,6 +59,7 @@ class PatchOptions:
     checkpoint_scope: str = "touched"
     ledger_detail: str = "keys"
     sign: Sign | None = None
+    workers: int = 1
 
     def __post_init__(self) -> None:
         if self.checkpoint_scope not in CHECKPOINT_SCOPES:

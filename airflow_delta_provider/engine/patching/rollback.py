@@ -39,13 +39,14 @@ from airflow_delta_provider.engine.opened import OpenSide, open_sides
 from airflow_delta_provider.engine.patching import view
 from airflow_delta_provider.engine.patching.apply import Step, nothing, write
 from airflow_delta_provider.engine.patching.checks import check_hazards
-from airflow_delta_provider.engine.patching.context import context_of, load_manifest
+from airflow_delta_provider.engine.patching.context import context_of
 from airflow_delta_provider.engine.patching.decide import Decider
 from airflow_delta_provider.engine.patching.finish import finish, finished
 from airflow_delta_provider.engine.patching.options import OpenWriter, PatchOptions, PatchOutcome
 from airflow_delta_provider.engine.patching.prepare import Before, demand_whole_rows, readable_names
 from airflow_delta_provider.engine.patching.rows import TouchedRows
 from airflow_delta_provider.engine.patching.spool import Item, Spool
+from airflow_delta_provider.engine.patching.verified import load_manifest
 
 
 def rollback_patch(
@@ -75,9 +76,9 @@ def rollback_patch(
     if not ledgers:
         raise LedgerMismatchError(f"Patch {patch_id} has no ledger: apply it again to finish it.", where=patch_id)
     options = replace(options, rule=rule)
-    manifest, _ = load_manifest(store, header["manifest"], options)
+    manifest = load_manifest(store, header["manifest"], options.trust, options.max_age_s)
     with open_sides(spec, open_side, hmac_key=hmac_key) as opened:
-        found = context_of(opened, store, header["manifest"], manifest, pair_id, rule, seal_key)
+        found = context_of(opened, store, header["manifest"], manifest, rule, seal_key)
         context = replace(found, sign=options.sign)
         view.check_detail(context, options.ledger_detail)
         writer = open_writer(context.side_spec())
