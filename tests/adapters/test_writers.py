@@ -169,6 +169,16 @@ def test_no_key_of_a_part_lies_outside_its_bounds(postgresql_database, kind, val
             assert found(one, [[key] for key in keys], lock=lock) == sorted(({"id": key} for key in keys), key=repr)
 
 
+@pytest.mark.parametrize("kind", ["TEXT", "TEXT[]", "INTERVAL", "INTERVAL[]", "JSON"])
+def test_what_the_engine_takes_for_equal_too_early_is_guarded_by_its_text(postgresql_database, kind):
+    """A collation that ignores case ignores it in lists too, and an interval of a month equals one of thirty days."""
+    bench = Bench("postgresql", postgresql_database)
+    bench.sql(f"CREATE TABLE t_target (id INTEGER PRIMARY KEY, v {kind})")
+    with writer(bench) as one:
+        (statement,) = one.statements([Change("delete", {"id": "1"}, {}, {"v": None})])
+    assert '"v"::text' in statement.render("format")[0]
+
+
 def test_a_null_among_the_keys_is_looked_up_too(postgresql_database):
     """A key that may be NULL has no least value: nothing bounds the look-up, and both rows are found."""
     bench = Bench("postgresql", postgresql_database)

@@ -25,7 +25,7 @@ from airflow_delta_provider.adapters.writers.changes import (
     write_error,
 )
 from airflow_delta_provider.adapters.writers.postgresql_bulk import PostgresqlBulk
-from airflow_delta_provider.adapters.writers.postgresql_values import bare_type, text_of
+from airflow_delta_provider.adapters.writers.postgresql_values import bare_type, compared_as_text, text_of
 from airflow_delta_provider.core.errors import ConnectError, PatchSideError, ValueLossyError, shown
 from airflow_delta_provider.core.types import LogicalType
 
@@ -34,8 +34,6 @@ SAVEPOINT = "delta_write"
 ORDINAL = "delta_ord"
 _CONTENDED = ("40001", "40P01", "55P03")
 _TAKEN = {"23505": "unique", "23P01": "exclusion"}
-_BY_TEXT = ("json_text", "interval")
-"""Kinds whose equality in the engine is none, or coarser than ours: their texts are compared."""
 _ORDERS: dict[str, Callable[[Any], Any]] = {"int": int, "uuid": str}
 """Kinds that the engine orders as their canonical values are ordered by this, whatever the collation."""
 
@@ -237,9 +235,7 @@ class PostgresqlWriter(Writer):
         kind = column.type.kind if column.type else ""
         if kind == "text":
             return f'{field}::text COLLATE "C" IS NOT DISTINCT FROM {new}::text'
-        if kind in _BY_TEXT:
-            return f"{field}::text IS NOT DISTINCT FROM {new}::text"
-        if kind == "array" and column.type and column.type.item and column.type.item.kind in _BY_TEXT:
+        if compared_as_text(column):
             return f"{field}::text IS NOT DISTINCT FROM {new}::text"
         return f"{field} IS NOT DISTINCT FROM {new}"
 

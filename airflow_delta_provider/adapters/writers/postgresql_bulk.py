@@ -21,7 +21,7 @@ from airflow_delta_provider.adapters.writers.changes import (
     TakenError,
     WriteColumn,
 )
-from airflow_delta_provider.adapters.writers.postgresql_values import bare_type, text_of
+from airflow_delta_provider.adapters.writers.postgresql_values import bare_type, compared_as_text, text_of
 from airflow_delta_provider.core.errors import PatchWriteError, ValueLossyError
 
 if TYPE_CHECKING:
@@ -36,16 +36,14 @@ NEW = "delta_new"
 ORDER = ("delete", "update", "insert")
 _ESCAPED = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _NULL = "\\N"
-_AS_TEXT = ("text", "json_text", "interval")
-"""Kinds that are compared as texts."""
 _PLAIN = ("int", "decimal", "float32", "float64", "uuid")
 """Kinds whose canonical form PostgreSQL reads as it is and COPY takes unescaped."""
-_MOMENT = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:]{8}(\.[0-9]{1,6})?Z?)?")
-"""Dates and time stamps that PostgreSQL reads as they are."""
-
 _MOMENTS = ("date", "timestamp", "timestamp_tz")
 _YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
-_MOMENT_JSON = rf'^(?:null|"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}(?:T[0-9:]{{8}}(?:\.[0-9]{{1,6}})?Z?)?")$'
+_WRITTEN = rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}(?:T[0-9:]{{8}}(?:\.[0-9]{{1,6}})?Z?)?"
+"""Dates and time stamps that PostgreSQL reads as they are; this, as Arrow and Python look for it."""
+_MOMENT_JSON = rf'^(?:null|"{_WRITTEN}")$'
+_MOMENT = re.compile(_WRITTEN)
 _TEXT, _CSV = "", " WITH (FORMAT csv, NULL 'null', QUOTE '\"', ESCAPE '\\')"
 _ESCAPE = re.compile(rb"\\(u[0-9a-f]{4}|.)")
 _CONTROLS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
@@ -197,7 +195,7 @@ class PostgresqlBulk(Bulk):
         terms += [
             self._same(mark, name)
             for mark, name in (*by_mark["k"], *by_mark["g"])
-            if mark[0] == "g" or _as_text(writer.columns[name])
+            if mark[0] == "g" or compared_as_text(writer.columns[name])
         ]
         where = " AND ".join(terms)
         if group.op == "delete":
@@ -231,20 +229,13 @@ class PostgresqlBulk(Bulk):
         kind = column.type.kind if column.type else ""
         if kind == "text":
             return f'{field}::text COLLATE "C" IS NOT DISTINCT FROM {NEW}.{mark}'
-        if _as_text(column):
+        if compared_as_text(column):
             return f"{field}::text IS NOT DISTINCT FROM {self._cast(mark, name)}::text"
         return f"{field} IS NOT DISTINCT FROM {NEW}.{mark}"
 
 
-def _as_text(column: WriteColumn) -> bool:
-    kind = column.type
-    if kind is not None and kind.kind == "array":
-        return kind.item is not None and kind.item.kind in _AS_TEXT
-    return kind is not None and kind.kind in _AS_TEXT
-
-
 def _stage_type(column: WriteColumn) -> str:
-    return "text" if _as_text(column) else bare_type(column)
+    return "text" if compared_as_text(column) else bare_type(column)
 
 
 def _encoder(column: WriteColumn) -> Encoder:
@@ -262,7 +253,7 @@ def _encoder(column: WriteColumn) -> Encoder:
 
     if kind in _PLAIN:
         return plain
-    return moment if kind in ("date", "timestamp", "timestamp_tz") else escaped
+    return moment if kind in _MOMENTS else escaped
 
 
 def _csv(line: bytes) -> bytes | None:

@@ -11,6 +11,7 @@ from airflow_delta_provider.adapters.writers.changes import WriteColumn
 from airflow_delta_provider.core.errors import ValueLossyError
 from airflow_delta_provider.core.types import LogicalType
 
+_COARSE = ("text", "json_text", "interval")
 _MODIFIER = re.compile(r"\(\d+(,-?\d+)?\)")
 _BARE = {"character": "bpchar", "bit": "bit varying", "character[]": "bpchar[]", "bit[]": "bit varying[]"}
 
@@ -21,6 +22,13 @@ def bare_type(column: WriteColumn) -> str:
     if bare.startswith("interval"):
         return "interval[]" if bare.endswith("[]") else "interval"
     return _BARE.get(bare, bare)
+
+
+def compared_as_text(column: WriteColumn) -> bool:
+    """Tell whether the engine's own equality of a column is none, or may be coarser than ours: of it, or of its items."""
+    kind = column.type
+    item = kind.item if kind is not None and kind.kind == "array" else kind
+    return item is not None and item.kind in _COARSE
 
 
 def text_of(column: WriteColumn, value: Any) -> str:
