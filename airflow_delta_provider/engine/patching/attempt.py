@@ -105,7 +105,7 @@ def attempt(
 def judge(rows: TouchedRows, spool: Spool, lossy: set[int], *, lock: bool) -> bytearray:
     """Return the state of every record, from the rows as they are now."""
     states = bytearray(spool.items)
-    for items in _batches(rows, spool):
+    for items in rows.context.together(spool.batches()):
         planned = [item for item in items if item.change is not None and item.number not in lossy]
         for item in items:
             if item.number in lossy:
@@ -114,14 +114,6 @@ def judge(rows: TouchedRows, spool: Spool, lossy: set[int], *, lock: bool) -> by
         for item in planned:
             states[item.number] = _state(item, found.get(item.sort_key, []))
     return states
-
-
-def _batches(rows: TouchedRows, spool: Spool) -> Iterator[list[Item]]:
-    """Yield batches of items; all at once where every read is one of the whole table."""
-    if rows.context.ruled_key:
-        yield [item for items in spool.batches() for item in items]
-        return
-    yield from spool.batches()
 
 
 def _state(item: Item, found: list[StoredRow]) -> int:
@@ -232,7 +224,7 @@ def _verify(rows: TouchedRows, spool: Spool, states: bytearray) -> None:
     Raises: ReadBackError with all of them.
     """
     changed: set[int] = set()
-    for items in _batches(rows, spool):
+    for items in rows.context.together(spool.batches()):
         written = [item for item in items if states[item.number] == BEFORE]
         found = rows.read([(item.sort_key, item.raw_key) for item in written], lock=False) if written else {}
         for item in written:

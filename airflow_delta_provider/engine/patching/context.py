@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -30,6 +30,8 @@ from airflow_delta_provider.engine.opened import Opened
 BATCH_RECORDS = 1024
 CLEAR_DETAILS = ("values", "digests")
 """Details that record of every value what is needed to know it again."""
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,15 @@ class Context:
     def ruled_key(self) -> bool:
         """True where a rule stands on a key column, so that no key can be looked up by its stored value."""
         return any(column.rules for column in self.key)
+
+    def together(self, batches: Iterator[list[Part]]) -> Iterator[list[Part]]:
+        """Yield batches as they are; all in one where a rule on the key makes every read one of the whole table."""
+        if not self.ruled_key:
+            yield from batches
+            return
+        whole = [part for batch in batches for part in batch]
+        if whole:
+            yield whole
 
     def side_spec(self) -> SideSpec:
         """Return the written side of the specification, its environment filled in."""

@@ -62,7 +62,7 @@ class Before:
         points, restore = checkpoint.LineFile(self.points_path), checkpoint.LineFile(self.restore_path)
         self.rows.writer.begin(write=False)
         try:
-            for records in self._batches():
+            for records in self.context.together(self.context.records()):
                 keys = [(bytes.fromhex(record["sort_key"]), self.rows.raw_key(record)) for record in records]
                 found = self.rows.read(keys, lock=False)
                 row_of = [only(found.get(sort_key)) for sort_key, _ in keys]
@@ -182,15 +182,6 @@ class Before:
         if row is None:
             return None
         return [[name, self.rows.types[name].schema, row.raw[name]] for name in self.rows.names]
-
-    def _batches(self) -> Iterator[list[dict[str, Any]]]:
-        """Yield the records in batches; all at once where every read is one of the whole table."""
-        if not self.context.ruled_key:
-            yield from self.context.records()
-            return
-        whole = [record for records in self.context.records() for record in records]
-        if whole:
-            yield whole
 
     def _put(self, kind: str, path: Path, sha256: str) -> None:
         checkpoint.put_body(self.context.store, self.context.pair_id, kind, path, sha256, self.context.seal_key)
