@@ -26,6 +26,7 @@ __all__ = [
     "Request",
     "Side",
     "SideSpec",
+    "Threaded",
     "Together",
 ]
 
@@ -167,6 +168,13 @@ class Admitting(Protocol):
     def admit(self, names: frozenset[str]) -> None:
         """Deliver such values of these columns, because a rule takes them away before anything else sees them."""
         ...
+
+
+@runtime_checkable
+class Threaded(Protocol):
+    """A side that decodes what it reads in threads of its own, so that one process keeps more than one core busy."""
+
+    decodes_in_threads: bool
 
 
 @runtime_checkable

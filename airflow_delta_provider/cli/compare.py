@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -41,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
             store,
             open_side,
             shards=arguments.shards,
-            workers=arguments.workers or os.cpu_count() or 1,
+            workers=arguments.workers,
             sign=sign,
             progress=progress,
             tell=output.print_line,

@@ -61,7 +61,7 @@ def _compare_commands(commands: Any) -> None:
     run.add_argument("spec", metavar="SPEC")
     _store(run)
     run.add_argument("--shards", type=_positive, metavar="N", help="how many key ranges to aim for")
-    run.add_argument("--workers", type=_positive, default=None, metavar="N", help="local processes")
+    run.add_argument("--workers", type=_positive, default=None, metavar="N", help="local processes (as many as pay)")
     run.add_argument("--sign", metavar="KEY", help=SIGN_HELP)
     run.add_argument(
         "--sample",

@@ -21,6 +21,7 @@ from airflow_delta_provider.adapters.side import (
     RangeCost,
     Request,
     Side,
+    Threaded,
     Together,
 )
 from airflow_delta_provider.core.errors import DeltaError, SideReadError
@@ -169,6 +170,12 @@ def server(side: Side) -> Server | None:
     """Return the side as a server with other users, or None where it is none."""
     inner = side.inner if isinstance(side, NamedSide) else side
     return inner if isinstance(inner, Server) else None
+
+
+def decodes_in_threads(side: Side) -> bool:
+    """Tell whether a side keeps more than one core busy by itself."""
+    inner = side.inner if isinstance(side, NamedSide) else side
+    return isinstance(inner, Threaded) and inner.decodes_in_threads
 
 
 def together(source: Side, target: Side, requests: tuple[Request, Request]) -> tuple[Request, Request]:

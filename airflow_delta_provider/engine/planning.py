@@ -12,6 +12,7 @@ from airflow_delta_provider.adapters.side import RangeCost
 from airflow_delta_provider.core import rules, stream
 from airflow_delta_provider.core.errors import shown
 from airflow_delta_provider.core.plan import KeyRange, choose_bounds, shard_count, tile
+from airflow_delta_provider.engine.named import decodes_in_threads
 from airflow_delta_provider.engine.opened import Opened, shard_bounds
 
 SIDES = ("source", "target")
@@ -21,6 +22,23 @@ BOUND_SAMPLES = 64
 """Sampled keys wanted for each shard, so that shards come out about equal."""
 SAMPLE_ROWS_MAX = 500_000
 """Sampled keys of one side, whatever number of shards was asked for."""
+
+
+def worth_workers(opened: Opened, cores: int) -> int:
+    """Return how many local processes so many cores are worth: half as many where both sides decode in threads."""
+    return max(1, cores // 2) if _threaded(opened) else cores
+
+
+def in_one_piece(opened: Opened) -> bool:
+    """Tell whether one local process does better without shards that nobody asked for.
+
+    A bound inside of rows that are stored together makes both shards decode them.
+    """
+    return _threaded(opened) and "shards" not in opened.spec.form and opened.spec.resume == "run"
+
+
+def _threaded(opened: Opened) -> bool:
+    return all(decodes_in_threads(opened.side(name)) for name in SIDES)
 
 
 def plan_ranges(opened: Opened, *, count: int | None = None, workers: int = 1) -> list[KeyRange]:

@@ -39,7 +39,7 @@ from airflow_delta_provider.engine.manners import (
 )
 from airflow_delta_provider.engine.narrow import narrows, strategy_form
 from airflow_delta_provider.engine.opened import Opened, OpenSide, open_sides
-from airflow_delta_provider.engine.planning import SIDES, WORKER_ROWS_MIN
+from airflow_delta_provider.engine.planning import SIDES, WORKER_ROWS_MIN, in_one_piece, worth_workers
 from airflow_delta_provider.engine.profile import Stopwatch
 from airflow_delta_provider.engine.recheck import compare_settled, settled_form
 from airflow_delta_provider.engine.skipped import Carried, Ready, open_binary
@@ -106,7 +106,7 @@ def reconcile(
     open_side: OpenSide,
     *,
     shards: int | None = None,
-    workers: int = 1,
+    workers: int | None = 1,
     sign: Sign | None = None,
     progress: RunProgress | None = None,
     hmac_key: HmacKey | None = None,
@@ -114,9 +114,9 @@ def reconcile(
 ) -> Outcome:
     """Compare two data sets and publish one manifest.
 
-    ``workers`` local processes share the shards (``open_side`` and ``tell``, which takes lines for people, must be importable
-    then). The manifest is the same for
-    every ``shards`` and ``workers``. Raises: every refusal of the package; nothing is published then.
+    ``workers`` local processes share the shards (None: as many as this machine's cores are worth); ``open_side`` and
+    ``tell``, which takes lines for people, must be importable then. The manifest is the same for every ``shards`` and
+    ``workers``. Raises: every refusal of the package; nothing is published then.
     """
     started, clock, parts = datetime.now(UTC), time.monotonic(), Stopwatch()
     deadline = None if spec.limits.max_seconds is None else clock + spec.limits.max_seconds
@@ -124,6 +124,10 @@ def reconcile(
         opened = stack.enter_context(open_sides(spec, open_side, hmac_key=hmac_key))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-run-")))
         parts.lap("open")
+        if workers is None:
+            workers = worth_workers(opened, os.cpu_count() or 1)
+        if shards is None and workers == 1 and in_one_piece(opened):
+            shards = 1
         carried = Carried(opened, store, folder, count=shards, workers=workers)
         ranges, ready = carried.ranges, carried.ready
         look_ahead(opened, ranges)

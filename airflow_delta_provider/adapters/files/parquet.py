@@ -40,6 +40,7 @@ class ParquetSide(FileSide):
     """Parquet files with the same columns by name. Columns that are all NULL in every file are untyped."""
 
     kind: str = "parquet"
+    decodes_in_threads = True
 
     @cached_property
     def _heads(self) -> tuple[tuple[pq.FileMetaData, pa.Schema], ...]:
