@@ -8,46 +8,25 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import orjson
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta_provider.core import rules
-from airflow_delta_provider.core.arrays import binary_list, bool_array
-from airflow_delta_provider.core.equality import equal_mask
-from airflow_delta_provider.core.errors import DeltaError, DenominatorError, shown
-from airflow_delta_provider.core.keyset import Keys, bool_numpy, index_array
-from airflow_delta_provider.core.rawcompare import RawWriter, in_key_order, raw_batch
-from airflow_delta_provider.core.recorded import ComparedColumn, HmacKey, Recorder, canonical
-from airflow_delta_provider.core.rowtext import json_rows, repeated
-from airflow_delta_provider.core.stream import Block, KeyColumn, SideCounts, key_text
-from airflow_delta_provider.core.types import LogicalType
+from airflow_delta_provider.core.arrays import binary_list
+from airflow_delta_provider.core.equality import equal_mask, same_values
+from airflow_delta_provider.core.errors import DenominatorError
+from airflow_delta_provider.core.keyset import bool_numpy, index_array
+from airflow_delta_provider.core.rawcompare import RawWriter
+from airflow_delta_provider.core.recorded import Comparison
+from airflow_delta_provider.core.recording import Cells, Differing, Records, unparsed
+from airflow_delta_provider.core.rowpairs import RowPairs, every_row, paired_rows
+from airflow_delta_provider.core.stream import Block, SideCounts
 
 RECORD_ROWS = 16_384
 """Records that are held at one time; a block has many more rows."""
 RARE_SHARE = 16
 """Records are rare where fewer than one row in so many has one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """What is compared and how it is recorded: the same for every shard of one reconciliation.
-
-    ``source_key``, ``target_key``: the key columns on each side. ``raw_keys``: some key column has a rule.
-    """
-
-    columns: tuple[ComparedColumn, ...]
-    source_key: tuple[KeyColumn, ...]
-    target_key: tuple[KeyColumn, ...]
-    detail: str = "values"
-    inline_limit: int = 65_536
-    hmac_key: HmacKey | None = None
-    raw_keys: bool = False
-
-    @property
-    def key_types(self) -> list[LogicalType]:
-        """The canonical types of the key."""
-        return [column.key_type for column in self.target_key]
+ALONE = ("dropped", "added")
+"""What a row is that stands on the source alone, and on the target alone."""
 
 
 class Progress(Protocol):
@@ -106,26 +85,38 @@ def compare_blocks(
         there = there.slice(cut_there, len(there)) if cut_there < len(there) else next(target, None)
         if progress is not None:
             progress(tally.source.rows, tally.target.rows)
-    for first, rest, category in ((here, source, "dropped"), (there, target, "added")):
+    for first, rest, category in ((here, source, ALONE[0]), (there, target, ALONE[1])):
         block = first
         while block is not None:
             worker.alone(block, category)
             block = next(rest, None)
             if progress is not None:
                 progress(tally.source.rows, tally.target.rows)
+    worker.records.flush()
     if progress is not None:
         progress(tally.source.rows, tally.target.rows)
 
 
 @dataclass(frozen=True, slots=True)
+class _Column:
+    """One column of rows that pair up. Shape: ``unequal`` (numpy) has an entry for each pair; ``source`` and ``target``
+    are the values to be recorded, one for each pair.
+    """
+
+    unequal: Any
+    source: rules.Typed
+    target: rules.Typed
+
+
+@dataclass(frozen=True, slots=True)
 class _Matched:
-    """Rows that pair up, compared: ``rows`` (int64 numpy) differ, in the columns whose ``unequal`` mask is not None."""
+    """Rows that pair up, compared: ``rows`` (int64 numpy, numbers of pairs) differ, in the columns that are not None."""
 
     source: Block
     target: Block
+    pairs: RowPairs
     rows: Any
-    unequal: list[Any]
-    recorded: list[tuple[rules.Typed, rules.Typed]]
+    columns: list[_Column | None]
     ladders: list[tuple[rules.Ladder, list[int], list[int]]]
 
 
@@ -135,12 +126,8 @@ class _Worker:
     def __init__(self, comparison: Comparison, tally: Tally, writer: RawWriter) -> None:
         self.comparison = comparison
         self.tally = tally
-        self.writer = writer
+        self.records = Records(comparison, writer)
         self._piece_rows = sys.maxsize
-        self.recorders = [
-            Recorder(column, comparison.detail, comparison.inline_limit, comparison.hmac_key)
-            for column in comparison.columns
-        ]
         tally.diverged = [0] * len(comparison.columns)
         tally.rules = [[0] * len(column.rules) for column in comparison.columns]
         tally.key_rules = [[0] * len(column.rules) for column in comparison.target_key]
@@ -158,8 +145,8 @@ class _Worker:
     def _aligned(self, source: Block, target: Block) -> None:
         """Match two blocks without repeats; those that do not just pair up row by row in pieces, as they need a sort."""
         if source.keys.equals(target.keys):
-            for records in self._recorded(self._compared(source, target)):
-                self.writer.add(records)
+            for differing in self._recorded(self._compared(source, target, every_row(len(source)))):
+                self.records.add(differing)
             return
         size = max(len(source), len(target))
         if size <= self._piece_rows and self._paired(source, target, size):
@@ -174,19 +161,19 @@ class _Worker:
 
         What follows is then taken in pieces that hold few enough records whatever is in them, until records are rare.
         """
-        here, there = source.keys.align(target.keys)
-        matched = self._compared(source.kept(here), target.kept(there))
-        alone = [(source, np.flatnonzero(~here), "dropped"), (target, np.flatnonzero(~there), "added")]
-        records = len(matched.rows) + sum(len(rows) for _, rows, _ in alone)
+        pairs = paired_rows(source.keys, target.keys)
+        matched = self._compared(source, target, pairs)
+        records = len(matched.rows) + len(source) + len(target) - 2 * len(pairs)
         if records > RECORD_ROWS and size > RECORD_ROWS:
             self._piece_rows = RECORD_ROWS
             return False
         if records < size // RARE_SHARE:
             self._piece_rows = sys.maxsize
-        found = list(self._recorded(matched))
-        found += [self._one_sided(block.take(rows), category) for block, rows, category in alone if len(rows)]
-        if found:
-            self.writer.add(in_key_order(found))
+        dropped, added = (
+            None if mask is None else self._alone(block.take(np.flatnonzero(~mask)), category)
+            for block, mask, category in zip((source, target), pairs.kept, ALONE, strict=True)
+        )
+        self.records.add(next(self._recorded(matched), None), dropped, added)
         return True
 
     def alone(self, block: Block, category: str) -> None:
@@ -195,8 +182,12 @@ class _Worker:
             counts = self.tally.source if category == "dropped" else self.tally.target
             block = self._set_aside(block, block.repeats, counts)
         for start in range(0, len(block), RECORD_ROWS):
-            part = block.slice(start, min(start + RECORD_ROWS, len(block)))
-            self.writer.add(self._one_sided(part, category))
+            part = self._alone(block.slice(start, min(start + RECORD_ROWS, len(block))), category)
+            self.records.add(None, **{category: part})
+
+    def _alone(self, block: Block, category: str) -> Block:
+        self.tally.categories[category] += len(block)
+        return block
 
     def _set_aside(self, block: Block, repeats: frozenset[bytes], counts: SideCounts) -> Block:
         aside = pc.is_in(block.keys.data, value_set=binary_list(list(repeats)))
@@ -204,166 +195,88 @@ class _Worker:
         counts.duplicate_key += len(block) - len(rows)
         return block if len(rows) == len(block) else block.take(rows)
 
-    def _compared(self, source: Block, target: Block) -> _Matched:
+    def _compared(self, source: Block, target: Block, pairs: RowPairs) -> _Matched:
         """Compare rows that pair up, column by column; count and record nothing."""
-        if len(source) == 0:
-            return _Matched(source, target, np.zeros(0, np.int64), [], [], [])
-        ladders = self._key_ladders(source, target)
-        unequal: list[Any] = []
-        recorded: list[tuple[rules.Typed, rules.Typed]] = []
+        if len(pairs) == 0:
+            return _Matched(source, target, pairs, np.zeros(0, np.int64), [], [])
+        ladders = self._key_ladders(source, target, pairs)
+        columns: list[_Column | None] = []
         for number, column in enumerate(self.comparison.columns):
             mine, other = source.values[number], target.values[number]
             if column.rules:
-                ladder = self._ladder(number, source, target)
+                ladder = self._ladder(number, source, target, pairs)
                 ladders.append((ladder, self.tally.rules[number], self.tally.rules_recorded[number]))
-                recorded.append((ladder.recorded_source, ladder.recorded_target))
-                equal = ladder.equal
+                equal, recorded = ladder.equal, (ladder.recorded_source, ladder.recorded_target)
+            elif same_values(mine, other, column.source, column.target) and pairs.surely_equal(mine, other):
+                columns.append(None)
+                continue
             else:
+                mine, other = pairs.columns(mine, other)
                 equal = equal_mask(mine, other, column.source, column.target, column.schema)
-                recorded.append((rules.Typed(column.source, mine, None), rules.Typed(column.target, other, None)))
-            unequal.append(None if equal.true_count == len(source) else ~bool_numpy(equal))
-        found = [differs for differs in unequal if differs is not None]
+                recorded = (rules.Typed(column.source, mine, None), rules.Typed(column.target, other, None))
+            columns.append(None if equal.true_count == len(pairs) else _Column(~bool_numpy(equal), *recorded))
+        found = [column.unequal for column in columns if column is not None]
         rows = np.flatnonzero(np.logical_or.reduce(found)) if found else np.zeros(0, np.int64)
-        return _Matched(source, target, rows, unequal, recorded, ladders)
+        return _Matched(source, target, pairs, rows, columns, ladders)
 
-    def _recorded(self, matched: _Matched) -> Iterator[pa.RecordBatch]:
-        """Count compared rows; yield the records of those that differ, at most RECORD_ROWS at a time."""
-        for number, differs in enumerate(matched.unequal):
-            if differs is not None:
-                self.tally.diverged[number] += int(differs.sum())
+    def _recorded(self, matched: _Matched) -> Iterator[Differing]:
+        """Count compared rows; yield those that differ, at most RECORD_ROWS at a time."""
+        for number, column in enumerate(matched.columns):
+            if column is not None:
+                self.tally.diverged[number] += int(column.unequal.sum())
         rows = matched.rows
         for ladder, counts, counts_recorded in matched.ladders:
             _count_positions(ladder.rule, counts)
             _count_positions(ladder.rule[rows], counts_recorded)
-        self.tally.unchanged += len(matched.source) - len(rows)
+        self.tally.unchanged += len(matched.pairs) - len(rows)
         self.tally.categories["value_diverged"] += len(rows)
         for start in range(0, len(rows), RECORD_ROWS):
-            yield self._diverged(matched, rows[start : start + RECORD_ROWS])
+            yield _differing(matched, rows[start : start + RECORD_ROWS])
 
-    def _ladder(self, number: int, source: Block, target: Block) -> rules.Ladder:
+    def _ladder(self, number: int, source: Block, target: Block, pairs: RowPairs) -> rules.Ladder:
         column = self.comparison.columns[number]
-        mine = rules.Typed(column.source, source.values[number], None)
-        other = rules.Typed(column.target, target.values[number], None)
+        mine, other = pairs.columns(source.values[number], target.values[number])
         try:
-            return rules.evaluate(list(column.rules), mine, other)
+            return rules.evaluate(
+                list(column.rules), rules.Typed(column.source, mine, None), rules.Typed(column.target, other, None)
+            )
         except rules.UnparsedValue as error:
-            block = source if error.side == "source" else target
-            raise self._unparsed(error, column, block) from error
+            keys = source.keys.take(pairs.source) if error.side == "source" else target.keys.take(pairs.target)
+            raise unparsed(error, column, keys, self.comparison.key_types) from error
 
-    def _key_ladders(self, source: Block, target: Block) -> list[tuple[rules.Ladder, list[int], list[int]]]:
+    def _key_ladders(
+        self, source: Block, target: Block, pairs: RowPairs
+    ) -> list[tuple[rules.Ladder, list[int], list[int]]]:
         """Return which matched keys only a rule made equal; the keys themselves are equal by now."""
         found = []
         for number, column in enumerate(self.comparison.target_key):
             if column.rules:
-                mine = rules.Typed(self.comparison.source_key[number].carrier, source.raw_key[number], None)
-                other = rules.Typed(column.carrier, target.raw_key[number], None)
-                ladder = rules.evaluate(list(column.rules), mine, other)
+                mine, other = pairs.columns(source.raw_key[number], target.raw_key[number])
+                ladder = rules.evaluate(
+                    list(column.rules),
+                    rules.Typed(self.comparison.source_key[number].carrier, mine, None),
+                    rules.Typed(column.carrier, other, None),
+                )
                 found.append((ladder, self.tally.key_rules[number], self.tally.key_rules_recorded[number]))
         return found
 
-    def _texts(self, number: int, typed: rules.Typed, side: str, keys: Keys) -> pa.LargeBinaryArray:
-        """Return values as they are recorded. Raises: what has no canonical value, naming side, column and key."""
-        recorder, column = self.recorders[number], self.comparison.columns[number]
-        try:
-            return recorder.texts(typed)
-        except DeltaError as error:
-            row = _first_refused(recorder, typed)
-            key = key_text(keys[row], self.comparison.key_types)
-            raise type(error)(
-                f"{side}: column {shown(column.name)!r}, key {key}: {error.message}", where=side
-            ) from error
 
-    def _unparsed(self, error: rules.UnparsedValue, column: ComparedColumn, block: Block) -> DeltaError:
-        key = key_text(block.keys[error.row], self.comparison.key_types)
-        value = "a value" if column.sensitive else repr(shown(error.text))
-        return error.error(
-            f"{error.side}: column {shown(column.name)!r}, key {key}: {value} {error.reason}.", where=error.side
-        )
-
-    def _diverged(self, matched: _Matched, rows: Any) -> pa.RecordBatch:
-        source, target = matched.source, matched.target
-        names, source_texts, target_texts = list[Any](), list[Any](), list[Any]()
-        for number, differs in enumerate(matched.unequal):
-            if differs is None or not differs[rows].any():
-                continue
-            spread = _Spread(differs[rows])
-            index = index_array(rows[spread.places])
-            keys = source.keys.take(rows[spread.places])
-            typed_source, typed_target = matched.recorded[number]
-            source_texts.append(spread.texts(self._texts(number, typed_source.take(index), "source", keys)))
-            target_texts.append(spread.texts(self._texts(number, typed_target.take(index), "target", keys)))
-            names.append(spread.texts(repeated(_json(self.comparison.columns[number].name), len(index))))
-        count = len(rows)
-        return raw_batch(
-            source.keys.take(rows).data,
-            "value_diverged",
-            json_rows(names, count),
-            json_rows(source_texts, count),
-            json_rows(target_texts, count),
-            *self._raw_keys(source.take(rows), target.take(rows)),
-        )
-
-    def _one_sided(self, block: Block, category: str) -> pa.RecordBatch:
-        self.tally.categories[category] += len(block)
-        side = "source" if category == "dropped" else "target"
-        columns = []
-        for number, column in enumerate(self.comparison.columns):
-            carried = column.source if side == "source" else column.target
-            typed = rules.Typed(carried, block.values[number], None)
-            try:
-                typed = rules.recorded(list(column.rules), typed, side)
-            except rules.UnparsedValue as error:
-                raise self._unparsed(error, column, block) from error
-            columns.append(self._texts(number, typed, side, block.keys))
-        row = json_rows(columns, len(block))
-        source_rows, target_rows = (row, None) if side == "source" else (None, row)
-        there, others = self._raw_keys(block if side == "source" else None, block if side == "target" else None)
-        nothing = [b"null"] * len(block) if self.comparison.raw_keys else None
-        return raw_batch(
-            block.keys.data,
-            category,
-            None,
-            source_rows,
-            target_rows,
-            there if side == "source" else nothing,
-            others if side == "target" else nothing,
-        )
-
-    def _raw_keys(self, source: Block | None, target: Block | None) -> tuple[list[bytes] | None, list[bytes] | None]:
-        """Return each side's keys before any rule; None for a block that is none and where no key column has a rule."""
-        result: list[list[bytes] | None] = []
-        for block, columns in ((source, self.comparison.source_key), (target, self.comparison.target_key)):
-            if block is None or not self.comparison.raw_keys:
-                result.append(None)
-                continue
-            parts = [
-                canonical(rules.Typed(column.carrier, array, None), column.carrier)
-                for column, array in zip(columns, block.raw_key, strict=True)
-            ]
-            result.append([_json(list(key)) for key in zip(*parts, strict=True)])
-        return result[0], result[1]
-
-
-class _Spread:
-    """Puts what was made for some rows of many back to its place, with NULL between. ``mask``: which rows (numpy)."""
-
-    def __init__(self, mask: Any) -> None:
-        self.places = np.flatnonzero(mask)
-        self._index = None
-        if len(self.places) < len(mask):
-            self._index = pc.if_else(bool_array(mask), index_array(np.cumsum(mask) - 1), pa.scalar(None, pa.int64()))
-
-    def texts(self, texts: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-        return texts if self._index is None else texts.take(self._index)
-
-
-def _first_refused(recorder: Recorder, typed: rules.Typed) -> int:
-    for row in range(len(typed)):
-        try:
-            recorder.record(typed.take(index_array([row])))
-        except DeltaError:
-            return row
-    return 0
+def _differing(matched: _Matched, rows: Any) -> Differing:
+    """Return some of the pairs that differ, by their numbers, with only the values that do."""
+    here, there = matched.pairs.source[rows], matched.pairs.target[rows]
+    cells: list[Cells | None] = []
+    for column in matched.columns:
+        mask = None if column is None else column.unequal[rows]
+        if column is None or mask is None or not mask.any():
+            cells.append(None)
+            continue
+        index = index_array(rows[mask])
+        cells.append(Cells(mask, column.source.take(index), column.target.take(index)))
+    raw_keys = (
+        [array.take(index_array(here)) for array in matched.source.raw_key],
+        [array.take(index_array(there)) for array in matched.target.raw_key],
+    )
+    return Differing(matched.source.keys.take(here), cells, raw_keys)
 
 
 def _count_positions(positions: Any, counts: list[int]) -> None:
@@ -371,8 +284,3 @@ def _count_positions(positions: Any, counts: list[int]) -> None:
     found = np.bincount(positions, minlength=len(counts) + 1)
     for position in range(len(counts)):
         counts[position] += int(found[position + 1])
-
-
-def _json(value: Any) -> bytes:
-    """Return JSON in a copy of its own size: what orjson gives keeps the whole 4 KiB of its buffer."""
-    return memoryview(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).tobytes()

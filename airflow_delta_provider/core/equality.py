@@ -51,6 +51,17 @@ def _nested_schema_type(source: LogicalType, target: LogicalType) -> LogicalType
     return LogicalType("map", map_key=key, item=item) if key and item else None
 
 
+def same_values(source: Any, target: Any, source_type: LogicalType, target_type: LogicalType) -> bool:
+    """Tell whether carriers whose values equal each other as Arrow's do hold equal values.
+
+    Raises: ValueTypeError where a carrier does not hold its type.
+    """
+    for array, kind in ((source, source_type), (target, target_type)):
+        if array.null_count < len(array) and not carrier_allowed(kind.kind, array.type):
+            raise ValueTypeError(f"An Arrow {array.type} does not carry a {kind.kind}.")
+    return bool(source_type.schema == target_type.schema and source.type == target.type)
+
+
 def equal_mask(
     source: Any, target: Any, source_type: LogicalType, target_type: LogicalType, schema: LogicalType
 ) -> pa.BooleanArray:
@@ -67,12 +78,10 @@ def equal_mask(
 
 def _mask(source: Any, target: Any, source_type: LogicalType, target_type: LogicalType, schema: LogicalType) -> Any:
     """Return equality as a numpy boolean array."""
-    for array, kind in ((source, source_type), (target, target_type)):
-        if array.null_count < len(array) and not carrier_allowed(kind.kind, array.type):
-            raise ValueTypeError(f"An Arrow {array.type} does not carry a {kind.kind}.")
+    alike = same_values(source, target, source_type, target_type)
     if schema_type(source_type, target_type) is None:
         raise SideIncomparableError(f"{source_type.text} and {target_type.text} are not comparable.")
-    if source_type.schema == target_type.schema and source.type == target.type and source.equals(target):
+    if alike and source.equals(target):
         return np.ones(len(source), bool)
     here, there = raw.valid_mask(source), raw.valid_mask(target)
     both = here & there

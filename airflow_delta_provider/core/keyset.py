@@ -66,12 +66,6 @@ class Keys:
         data = None if self._data is None else self._data.filter(arrays.bool_array(mask))
         return Keys(ints, self.key_type, data)
 
-    def joined(self, other: Keys) -> Keys:
-        """Return these keys and then the other's."""
-        if self.ints is not None and other.ints is not None:
-            return Keys(np.concatenate([self.ints, other.ints]), self.key_type)
-        return Keys(None, self.key_type, pa.concat_arrays([self.data, other.data]))
-
     def count_below(self, bound: bytes) -> int:
         """Return how many rows have keys below the bound."""
         if self.ints is not None and self._data is None and self.key_type is not None:
@@ -132,6 +126,15 @@ class Keys:
         met = np.zeros(len(other), bool)
         met[there] = True
         return found, met
+
+
+def joined_keys(parts: Sequence[Keys]) -> Keys:
+    """Return the keys of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(part.ints is not None for part in parts):
+        return Keys(np.concatenate([part.ints for part in parts]), parts[0].key_type)
+    return Keys(None, parts[0].key_type, pa.concat_arrays([part.data for part in parts]))
 
 
 @lru_cache(maxsize=256)

@@ -60,12 +60,8 @@ class RawWriter:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add records that follow those added before, as `raw_batch` gives them."""
+        self.demand_room(batch.num_rows)
         self.records += batch.num_rows
-        if self._records_max is not None and self.records > self._records_max:
-            raise RecordLimitError(
-                f"more than {self._records_max} records differ; {self.records} had been counted.",
-                where="limits.max_discrepancies",
-            )
         rows_most = min(FLUSH_ROWS, max(1, batch.num_rows * FLUSH_BYTES // max(batch.nbytes, 1)))
         for start in range(0, batch.num_rows, rows_most):
             part = batch.slice(start, rows_most)
@@ -74,6 +70,15 @@ class RawWriter:
             self._held.append(part)
             self._held_rows += part.num_rows
             self._held_bytes += part.nbytes
+
+    def demand_room(self, more: int) -> None:
+        """Refuse so many more records where they are too many. Raises: RecordLimitError."""
+        found = self.records + more
+        if self._records_max is not None and found > self._records_max:
+            raise RecordLimitError(
+                f"more than {self._records_max} records differ; {found} had been counted.",
+                where="limits.max_discrepancies",
+            )
 
     def close(self, facts: dict[str, Any]) -> None:
         """Write what is held and the facts, and end the stream."""

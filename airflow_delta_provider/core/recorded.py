@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from airflow_delta_provider.core import arrays, ids, rules, values
 from airflow_delta_provider.core.errors import HmacKeyError
 from airflow_delta_provider.core.rowtext import json_texts, repeated
+from airflow_delta_provider.core.stream import KeyColumn
 from airflow_delta_provider.core.types import LogicalType
 
 OMITTED = {"omitted": True}
@@ -45,6 +46,27 @@ class ComparedColumn:
     schema: LogicalType
     rules: tuple[dict[str, Any], ...] = ()
     sensitive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What is compared and how it is recorded: the same for every shard of one reconciliation.
+
+    ``source_key``, ``target_key``: the key columns on each side. ``raw_keys``: some key column has a rule.
+    """
+
+    columns: tuple[ComparedColumn, ...]
+    source_key: tuple[KeyColumn, ...]
+    target_key: tuple[KeyColumn, ...]
+    detail: str = "values"
+    inline_limit: int = 65_536
+    hmac_key: HmacKey | None = None
+    raw_keys: bool = False
+
+    @property
+    def key_types(self) -> list[LogicalType]:
+        """The canonical types of the key."""
+        return [column.key_type for column in self.target_key]
 
 
 class Recorder:

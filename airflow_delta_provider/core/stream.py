@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from airflow_delta_provider.core.arrays import bool_array
 from airflow_delta_provider.core.carriers import unified
 from airflow_delta_provider.core.errors import DeltaError, UnsortedStreamError, shown
 from airflow_delta_provider.core.keys import decode_key
-from airflow_delta_provider.core.keyset import Keys, flat_true, index_array
+from airflow_delta_provider.core.keyset import Keys, flat_true, index_array, joined_keys
 from airflow_delta_provider.core.spill import sort_batches
 from airflow_delta_provider.core.types import KEEP_COLUMN, KEY_BYTES, LogicalType
 
@@ -126,14 +126,17 @@ class Block:
             self.repeats,
         )
 
-    def joined(self, other: Block) -> Block:
-        """Return these rows and then the other's."""
-        return Block(
-            self.keys.joined(other.keys),
-            [pa.concat_arrays(unified(both)) for both in zip(self.values, other.values, strict=True)],
-            [pa.concat_arrays(unified(both)) for both in zip(self.raw_key, other.raw_key, strict=True)],
-            self.repeats | other.repeats,
-        )
+
+def joined_blocks(parts: Sequence[Block]) -> Block:
+    """Return the rows of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Block(
+        joined_keys([part.keys for part in parts]),
+        [pa.concat_arrays(unified(column)) for column in zip(*(part.values for part in parts), strict=True)],
+        [pa.concat_arrays(unified(column)) for column in zip(*(part.raw_key for part in parts), strict=True)],
+        frozenset().union(*(part.repeats for part in parts)),
+    )
 
 
 def guarded_blocks(
@@ -317,7 +320,7 @@ def _ascending(blocks: Iterator[Block], layout: Layout, counts: SideCounts) -> I
             raise RefusedKeyError("repeated", layout.side, block.keys[0])
         if same:
             known = len(held) > 1 and held.keys[len(held) - 2] == held.keys[len(held) - 1]
-            held = held if known else held.joined(block.slice(0, 1))
+            held = held if known else joined_blocks([held, block.slice(0, 1)])
             counts.duplicate_key += same - (not known)
             block = block.slice(same, len(block))
         if len(block):

@@ -14,11 +14,10 @@ import pyarrow.compute as pc
 
 from airflow_delta_provider.core import arrays, ids, rules
 from airflow_delta_provider.core.bulk_sweep import SeenBatch
-from airflow_delta_provider.core.compare import Comparison
 from airflow_delta_provider.core.errors import DeltaError, ValueRangeError
 from airflow_delta_provider.core.generation import LEFT_OUT, REFUSED, REPEATED, ROW, Seen
 from airflow_delta_provider.core.keyset import bool_numpy, index_array
-from airflow_delta_provider.core.recorded import OMITTED, ComparedColumn, Recorder, canonical
+from airflow_delta_provider.core.recorded import OMITTED, ComparedColumn, Comparison, Recorder, canonical
 from airflow_delta_provider.core.rowtext import json_rows, repeated
 from airflow_delta_provider.core.stream import Block
 from airflow_delta_provider.core.types import VALUE_CODES

@@ -11,12 +11,11 @@ from typing import Any, Self
 
 from airflow_delta_provider.adapters.side import Order, RangeCost, Request, Side
 from airflow_delta_provider.core import documents, ids, rules
-from airflow_delta_provider.core.compare import Comparison
 from airflow_delta_provider.core.errors import HmacKeyError, RangeError, SpecEnvError, SpecValueError
 from airflow_delta_provider.core.keys import encode_key
 from airflow_delta_provider.core.pairing import Names, Pairing, pair_columns, structure_findings
 from airflow_delta_provider.core.plan import KeyRange
-from airflow_delta_provider.core.recorded import HmacKey
+from airflow_delta_provider.core.recorded import Comparison, HmacKey
 from airflow_delta_provider.core.spec import SideSpec, Spec
 from airflow_delta_provider.core.stream import KeyColumn, Layout
 from airflow_delta_provider.core.submanifest import Shared, shared_of

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_delta_provider.core.compare import Comparison, Tally, compare_blocks
+from airflow_delta_provider.core.compare import Tally, compare_blocks
 from airflow_delta_provider.core.errors import DenominatorError, ValueRangeError, ValueTextError
 from airflow_delta_provider.core.keys import encode_key
 from airflow_delta_provider.core.keyset import Keys
 from airflow_delta_provider.core.rawcompare import RawReader, RawWriter
-from airflow_delta_provider.core.recorded import ComparedColumn, HmacKey
+from airflow_delta_provider.core.recorded import ComparedColumn, Comparison, HmacKey
 from airflow_delta_provider.core.stream import Block, KeyColumn, Layout, SideCounts, guarded_blocks
 from airflow_delta_provider.core.types import LogicalType
 

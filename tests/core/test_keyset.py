@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_delta_provider.core.keys import encode_key
-from airflow_delta_provider.core.keyset import Keys, bool_numpy, flat_true, index_array
+from airflow_delta_provider.core.keyset import Keys, bool_numpy, flat_true, index_array, joined_keys
 from airflow_delta_provider.core.types import LogicalType
 
 INT = LogicalType("int")
@@ -54,7 +54,7 @@ def test_counts_and_comparisons_do_not_depend_on_the_form(here, there, form, oth
         assert mine.last_above(other) is (here[-1] > there[-1])
         assert mine.count_upto(other, len(there) - 1) == sum(number <= there[-1] for number in here)
         assert mine.count_below(packed(there[0])) == sum(number < there[0] for number in here)
-        joined = mine.joined(other)
+        joined = joined_keys([mine, other])
         assert [joined[row] for row in range(len(joined))] == list(map(packed, here + there))
 
 

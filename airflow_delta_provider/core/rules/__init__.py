@@ -6,7 +6,7 @@ from airflow_delta_provider.core.rules.ladder import Ladder, evaluate, recorded
 from airflow_delta_provider.core.rules.pairs import equal_under
 from airflow_delta_provider.core.rules.parse import parse_text
 from airflow_delta_provider.core.rules.transforms import PAIR_RULES, apply, apply_key_rules
-from airflow_delta_provider.core.rules.typed import Typed, UnparsedValue
+from airflow_delta_provider.core.rules.typed import Typed, UnparsedValue, joined
 
 __all__ = [
     "PAIR_RULES",
@@ -22,6 +22,7 @@ __all__ = [
     "evaluate",
     "fits",
     "ignored_names",
+    "joined",
     "normalise_rules",
     "parse_text",
     "recorded",

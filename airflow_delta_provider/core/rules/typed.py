@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,18 @@ class Typed:
     def with_values(self, type: LogicalType, array: pa.Array) -> Typed:
         """Return other values in place of these; what did not parse stays so."""
         return Typed(type, array, self.unparsed)
+
+
+def joined(parts: Sequence[Typed]) -> Typed:
+    """Return the values of all parts, which are of one type, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    texts = [part.unparsed for part in parts if part.unparsed is not None]
+    return Typed(
+        parts[0].type,
+        pa.concat_arrays([part.array for part in parts]),
+        pa.concat_arrays(texts) if texts else None,
+    )
 
 
 class UnparsedValue(Exception):
