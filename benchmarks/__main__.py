@@ -75,7 +75,6 @@ def _measured(case: Case, runs: int, folder: Path, *, install: bool) -> report.R
     """Run every contestant of a case ``runs`` times, turn by turn, so that a busy minute hits all of them."""
     spec = folder / "spec.yaml"
     spec.write_text(case.specification())
-    product = [sys.executable, "-c", "from airflow_delta_provider.cli import entry_point; entry_point()", "run"]
     measures: dict[str, list[Measure]] = {}
     skipped = []
     peers: dict[str, list[str]] = {}
@@ -87,7 +86,9 @@ def _measured(case: Case, runs: int, folder: Path, *, install: bool) -> report.R
         peers[peer] = [str(python), str(Path(__file__).with_name("peers.py")), peer, *case.peer_arguments()]
     for _ in range(runs):
         store = folder / "store"
-        one = measure.run([*product, str(spec), "--store", str(store), "--json"], sessions=case.sessions, ends=(0, 1))
+        one = measure.run(
+            [*measure.PRODUCT, "run", str(spec), "--store", str(store), "--json"], sessions=case.sessions, ends=(0, 1)
+        )
         shutil.rmtree(store, ignore_errors=True)
         measures.setdefault(report.PRODUCT, []).append(one)
         for name, command in case.limits.items():

@@ -6,6 +6,7 @@ import os
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -40,7 +41,9 @@ def run(command: Sequence[str], *, sessions: Sequence[int] = (), ends: Sequence[
     """Run a command to its end; ``sessions`` are the servers' process sessions, ``ends`` the exit codes of success."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         before, started = _server_cpu_s(sessions), time.monotonic()
-        process = subprocess.Popen(list(command), stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=ROOT)
+        process = subprocess.Popen(
+            list(command), stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=ROOT, env=_environment()
+        )
         ended = threading.Event()
         peaks: list[int] = []
         watch = threading.Thread(target=_watch_memory, args=(process.pid, ended, peaks), daemon=True)
@@ -66,6 +69,11 @@ def run(command: Sequence[str], *, sessions: Sequence[int] = (), ends: Sequence[
         stdout,
         failed,
     )
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a user, whose modules are compiled once and not at each start."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def median(measures: Sequence[Measure], what: str) -> float:
@@ -117,3 +125,5 @@ def _server_cpu_s(sessions: Sequence[int]) -> float:
 
 
 ROOT = Path(__file__).resolve().parent.parent
+PRODUCT = (sys.executable, "-c", "from airflow_delta_provider.cli import entry_point; entry_point()")
+"""The command of the product."""

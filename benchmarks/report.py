@@ -13,7 +13,8 @@ from benchmarks.data import Counts
 from benchmarks.measure import Measure, median
 
 PRODUCT = "airflow-delta"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
+GROWTH_MARKS = ("<!-- growth: begin -->", "<!-- growth: end -->")
 HEAD = ("what", "wall s", "x", "CPU s (client + server)", "x CPU", "MB", "answer")
 
 
@@ -110,8 +111,9 @@ def page(
     return "\n".join(lines) + "\n"
 
 
-def write(path: Path, text: str) -> None:
-    """Replace the measured part of a page, between its two marks."""
-    before, _, rest = path.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\n{text}{END}{after}")
+def write(path: Path, text: str, marks: tuple[str, str] = MARKS) -> None:
+    """Replace a measured part of a page, between its two marks."""
+    begin, end = marks
+    before, _, rest = path.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    path.write_text(f"{before}{begin}\n{text}{end}{after}")
