@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from airflow_delta_provider.adapters.pgcopy.block import Block
 from airflow_delta_provider.adapters.pgcopy.cells import PAD
@@ -31,6 +32,9 @@ DRAIN_TIMEOUT_S = 5
 """How long it then has to end what it was sending; the connection is closed otherwise."""
 DRAIN_ROWS = 1 << 20
 _DATA, _MESSAGE_HEAD = ord("d"), 5
+_ROW_HEAD = _MESSAGE_HEAD + 2
+LEAP_BYTES = 16_384
+"""Bytes at hand from which on rows are counted off in vectors."""
 _QUIET = frozenset(b"12HNSAC")
 """Messages that carry nothing for us: completions, notices, settings, notifications."""
 
@@ -146,6 +150,35 @@ class LibraryCopy:
             result = self._result()
         if failed is not None:
             raise failed
+
+
+def leap(raw: npt.NDArray[np.uint8], most: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Return where whole messages of rows begin, from the first byte on, and where the next message does.
+
+    Every place that might be the head of a row of as many columns as the first one has (and of less than 64 KiB) is found
+    at once; those count that are reached from the first one, message by message. The chain ends at a message that looks
+    otherwise, and after ``most`` messages.
+    """
+    if len(raw) < _ROW_HEAD:
+        return np.zeros(0, np.int64), 0
+    heads = np.flatnonzero(raw[: len(raw) - _ROW_HEAD + 1] == _DATA)
+    for number in (1, 2, 5, 6):
+        heads = heads[raw[heads + number] == (0 if number < 3 else raw[number])]
+    after = heads + 1 + (raw[heads + 3].astype(np.int64) << 8) + raw[heads + 4]
+    heads, after = heads[after <= len(raw)], after[after <= len(raw)]
+    if not len(heads) or heads[0] != 0:
+        return np.zeros(0, np.int64), 0
+    breaks = np.flatnonzero(after[:-1] != heads[1:])
+    chain, at = [], 0
+    while True:
+        nth = int(np.searchsorted(breaks, at))
+        last = int(breaks[nth]) if nth < len(breaks) else len(heads) - 1
+        chain.append(np.arange(at, last + 1))
+        at = int(np.searchsorted(heads, after[last]))
+        if at == len(heads) or heads[at] != after[last]:
+            break
+    found = np.concatenate(chain)[:most]
+    return (heads[found], int(after[found[-1]])) if len(found) else (heads[:0], 0)
 
 
 def _joined(parts: list[Any], sizes: list[int]) -> Block:
@@ -273,7 +306,12 @@ class SocketCopy:
         return self._place + 1 + int.from_bytes(self._buffer[self._place + 1 : self._place + 5], "big")
 
     def _count_off(self, rows: int) -> None:
-        """Note where messages begin: the only loop over rows in the reader, a tenth of a microsecond each."""
+        """Note where messages begin: those of the rows at hand in vectors, others one by one."""
+        if self._filled - self._place >= LEAP_BYTES and not self._head:
+            raw = np.frombuffer(self._buffer, np.uint8)[self._place : self._filled]
+            found, ahead = leap(raw, rows - len(self._starts))
+            self._starts += (found + self._place).tolist()
+            self._place += ahead
         place, starts, buffer = self._place, self._starts, self._buffer
         note, size_at, last = starts.append, _SIZE.unpack_from, self._filled - _MESSAGE_HEAD
         for _ in range(rows - len(starts)):
