@@ -21,6 +21,7 @@ __all__ = [
     "Cancellable",
     "Column",
     "Order",
+    "Packing",
     "Proving",
     "RangeCost",
     "Request",
@@ -87,6 +88,7 @@ class Request:
     takes fingerprints.
     ``refusable``: columns of which a value that the side refuses comes as NULL, while the row's REFUSED_COLUMN says why. A
     side that finds such values only in whole batches ends the read, as every side does for the other columns.
+    ``packed``: the columns behind the key come as one, PACKED_COLUMN (binary without NULLs), as ``Packing.packed`` asked.
     ``shared``: what this read shares with that of the other side, from ``Together.together``, or None.
     """
 
@@ -100,6 +102,7 @@ class Request:
     buckets: Buckets | None = None
     refusable: tuple[str, ...] = ()
     shared: Any = None
+    packed: bool = False
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES_MAX
 
@@ -186,6 +189,23 @@ class Together(Protocol):
 
         What each read delivers stays the same. ``close`` of either ``shared`` lets go of what was shared.
         """
+        ...
+
+
+@runtime_checkable
+class Packing(Protocol):
+    """A side that can leave the values of a row in the bytes in which they came, until somebody needs them."""
+
+    def packed(self, mine: Request, other: Side, theirs: Request) -> tuple[Request, Request] | None:
+        """Return both requests with packed values, or None where equal bytes of both sides might not be equal values.
+
+        Both name the columns behind their key in the same order, pair by pair. A value that this side would refuse is
+        never packed.
+        """
+        ...
+
+    def unpack(self, request: Request, rows: pa.Array) -> list[pa.Array]:
+        """Return the values of packed rows as carriers. Raises: UnpackError where no single carrier holds a column."""
         ...
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_delta_provider.adapters.dialects.base import ReadColumn, Relation
+from airflow_delta_provider.adapters.dialects.base import PackingDialect, ReadColumn, Relation
 from airflow_delta_provider.adapters.dialects.statement import Statement, joined, sql
 from airflow_delta_provider.adapters.load import Explained, Load
 from airflow_delta_provider.adapters.ranges import sortable
@@ -20,7 +20,7 @@ from airflow_delta_provider.core.errors import (
     SpecValueError,
     shown,
 )
-from airflow_delta_provider.core.types import LogicalType
+from airflow_delta_provider.core.types import PACKED_COLUMN, LogicalType
 
 
 class SqlSide(SqlFingerprints):
@@ -107,9 +107,34 @@ class SqlSide(SqlFingerprints):
             names.append(KEEP_COLUMN)
         statement = self._select(relation, terms, request)
         with self._refusals():
-            batches = self._dialect.fetch(self._connection, statement, columns, request.batch_rows, request.batch_bytes)
+            limits = (request.batch_rows, request.batch_bytes)
+            if request.packed and isinstance(self._dialect, PackingDialect):
+                heads = len(request.key)
+                names = [*names[:heads], PACKED_COLUMN]
+                batches = self._dialect.fetch_packed(self._connection, statement, columns, heads, *limits)
+            else:
+                batches = self._dialect.fetch(self._connection, statement, columns, *limits)
             for arrays in batches:
                 yield pa.RecordBatch.from_arrays(arrays, names)
+
+    def packed(self, mine: Request, other: Side, theirs: Request) -> tuple[Request, Request] | None:
+        """As ``Packing.packed``: values of one dialect whose columns pair by pair come in one form."""
+        dialect = self._dialect
+        if not isinstance(other, SqlSide) or not isinstance(dialect, PackingDialect) or dialect.kind != other.kind:
+            return None
+        if mine.filter is not None or theirs.filter is not None or not (mine.ordered and theirs.ordered):
+            return None
+        values = self._readable(mine.columns[len(mine.key) :]), other._readable(theirs.columns[len(theirs.key) :])
+        alike = all(
+            one.column.type == two.column.type and dialect.packs(one, two) for one, two in zip(*values, strict=True)
+        )
+        return (replace(mine, packed=True), replace(theirs, packed=True)) if alike and values[0] else None
+
+    def unpack(self, request: Request, rows: pa.Array) -> list[pa.Array]:
+        """As ``Packing.unpack``."""
+        columns = self._readable(request.columns[len(request.key) :])
+        with self._refusals():
+            return self._dialect.unpack(columns, rows) if isinstance(self._dialect, PackingDialect) else []
 
     def _filtered_here(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Read what the filter uses too, and evaluate it over each batch."""

@@ -18,7 +18,7 @@ from airflow_delta_provider.core.keyset import bool_numpy, index_array
 from airflow_delta_provider.core.rawcompare import RawWriter
 from airflow_delta_provider.core.recorded import Comparison
 from airflow_delta_provider.core.recording import Cells, Differing, Records, unparsed
-from airflow_delta_provider.core.rowpairs import RowPairs, every_row, paired_rows
+from airflow_delta_provider.core.rowpairs import RowPairs, every_row, paired_rows, unlike
 from airflow_delta_provider.core.stream import Block, SideCounts
 
 RECORD_ROWS = 16_384
@@ -110,7 +110,10 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Matched:
-    """Rows that pair up, compared: ``rows`` (int64 numpy, numbers of pairs) differ, in the columns that are not None."""
+    """Rows that pair up, compared: ``rows`` (int64 numpy, numbers of pairs) differ, in the columns that are not None.
+
+    ``alike``: how many more rows pair up and are equal, so that nothing else is said of them.
+    """
 
     source: Block
     target: Block
@@ -118,6 +121,12 @@ class _Matched:
     rows: Any
     columns: list[_Column | None]
     ladders: list[tuple[rules.Ladder, list[int], list[int]]]
+    alike: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many rows pair up."""
+        return len(self.pairs) + self.alike
 
 
 class _Worker:
@@ -187,7 +196,7 @@ class _Worker:
 
     def _alone(self, block: Block, category: str) -> Block:
         self.tally.categories[category] += len(block)
-        return block
+        return block.unpacked()
 
     def _set_aside(self, block: Block, repeats: frozenset[bytes], counts: SideCounts) -> Block:
         aside = pc.is_in(block.keys.data, value_set=binary_list(list(repeats)))
@@ -197,8 +206,15 @@ class _Worker:
 
     def _compared(self, source: Block, target: Block, pairs: RowPairs) -> _Matched:
         """Compare rows that pair up, column by column; count and record nothing."""
+        alike = 0
+        if source.packed is not None and target.packed is not None:
+            rows = unlike(pairs, source.packed[0], target.packed[0])
+            alike = len(pairs) - len(rows)
+            source, target = source.take(pairs.source[rows]), target.take(pairs.target[rows])
+            pairs = every_row(len(rows))
+        source, target = source.unpacked(), target.unpacked()
         if len(pairs) == 0:
-            return _Matched(source, target, pairs, np.zeros(0, np.int64), [], [])
+            return _Matched(source, target, pairs, np.zeros(0, np.int64), [], [], alike)
         ladders = self._key_ladders(source, target, pairs)
         columns: list[_Column | None] = []
         for number, column in enumerate(self.comparison.columns):
@@ -217,7 +233,7 @@ class _Worker:
             columns.append(None if equal.true_count == len(pairs) else _Column(~bool_numpy(equal), *recorded))
         found = [column.unequal for column in columns if column is not None]
         rows = np.flatnonzero(np.logical_or.reduce(found)) if found else np.zeros(0, np.int64)
-        return _Matched(source, target, pairs, rows, columns, ladders)
+        return _Matched(source, target, pairs, rows, columns, ladders, alike)
 
     def _recorded(self, matched: _Matched) -> Iterator[Differing]:
         """Count compared rows; yield those that differ, at most RECORD_ROWS at a time."""
@@ -228,7 +244,7 @@ class _Worker:
         for ladder, counts, counts_recorded in matched.ladders:
             _count_positions(ladder.rule, counts)
             _count_positions(ladder.rule[rows], counts_recorded)
-        self.tally.unchanged += len(matched.pairs) - len(rows)
+        self.tally.unchanged += matched.count - len(rows)
         self.tally.categories["value_diverged"] += len(rows)
         for start in range(0, len(rows), RECORD_ROWS):
             yield _differing(matched, rows[start : start + RECORD_ROWS])

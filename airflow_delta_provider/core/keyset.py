@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_delta_provider.core import arrays, keyvec
+from airflow_delta_provider.core import keyvec
 from airflow_delta_provider.core.types import LogicalType
 
 
@@ -58,12 +58,6 @@ class Keys:
         """Return the keys of these rows (an int64 numpy array)."""
         ints = None if self.ints is None else self.ints[rows]
         data = None if self._data is None else self._data.take(index_array(rows))
-        return Keys(ints, self.key_type, data)
-
-    def kept(self, mask: Any) -> Keys:
-        """Return the keys of the rows at which a boolean numpy mask is true."""
-        ints = None if self.ints is None else self.ints[mask]
-        data = None if self._data is None else self._data.filter(arrays.bool_array(mask))
         return Keys(ints, self.key_type, data)
 
     def count_below(self, bound: bytes) -> int:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_delta_provider.core.arrays import bool_array
-from airflow_delta_provider.core.keyset import Keys
+from airflow_delta_provider.core.keyset import Keys, flat_true
 
 RUN_ROWS = 256
 """Average length from which on runs of paired rows are compared where they are, as cutting rows out costs more."""
@@ -43,6 +44,20 @@ class RowPairs:
         if self.runs is None or source.type != target.type:
             return False
         return all(source.slice(here, size).equals(target.slice(there, size)) for here, there, size in self.runs)
+
+
+def unlike(pairs: RowPairs, source: pa.Array, target: pa.Array) -> Any:
+    """Return the numbers of the pairs (int64 numpy) whose values in one column without NULLs are not equal."""
+    if pairs.runs is None:
+        mine, other = pairs.columns(source, target)
+        return flat_true(pc.not_equal(mine, other))
+    found, number = [np.zeros(0, np.int64)], 0
+    for here, there, size in pairs.runs:
+        mine, other = source.slice(here, size), target.slice(there, size)
+        if not mine.equals(other):
+            found.append(flat_true(pc.not_equal(mine, other)) + number)
+        number += size
+    return np.concatenate(found)
 
 
 def every_row(count: int) -> RowPairs:

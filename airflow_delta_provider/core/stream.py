@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,13 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_delta_provider.core import keyvec, rules
-from airflow_delta_provider.core.arrays import bool_array
 from airflow_delta_provider.core.carriers import unified
 from airflow_delta_provider.core.errors import DeltaError, UnsortedStreamError, shown
 from airflow_delta_provider.core.keys import decode_key
 from airflow_delta_provider.core.keyset import Keys, flat_true, index_array, joined_keys
 from airflow_delta_provider.core.spill import sort_batches
-from airflow_delta_provider.core.types import KEEP_COLUMN, KEY_BYTES, LogicalType
+from airflow_delta_provider.core.types import KEEP_COLUMN, KEY_BYTES, PACKED_COLUMN, LogicalType
+
+Unpack = Callable[[pa.Array], list[pa.Array]]
+"""Makes the value columns, in schema order, of packed rows. Raises: UnpackError."""
+
+
+class UnpackError(Exception):
+    """Packed rows whose values no single carrier holds: the caller reads them again, not packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,7 @@ class Layout:
 
     ``side``: ``source`` or ``target``. ``values``: names of the compared columns, in schema order.
     ``lower``, ``upper``: key bytes, half-open, None is open. ``raw_keys``: keep each side's key before any rule.
+    ``unpack``: what makes the compared columns of PACKED_COLUMN, where batches have that in place of them.
     """
 
     side: str
@@ -45,6 +52,7 @@ class Layout:
     nulls: str = "refuse"
     duplicates: str = "refuse"
     raw_keys: bool = False
+    unpack: Unpack | None = None
 
     @property
     def ruled(self) -> bool:
@@ -84,46 +92,41 @@ class Block:
     """Consecutive rows of one side: ascending keys, value columns in schema order, raw key columns if asked for.
 
     ``repeats``: key bytes that occur more than once; a repeated key never straddles two blocks.
+    ``packed``: in place of ``values``, all of them as bytes, and what makes them of it.
     """
 
     keys: Keys
     values: list[pa.Array]
     raw_key: list[pa.Array] = field(default_factory=list)
     repeats: frozenset[bytes] = frozenset()
+    packed: tuple[pa.Array, Unpack] | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def slice(self, start: int, stop: int) -> Block:
         """Return rows [start, stop)."""
-        size = stop - start
-        return Block(
-            self.keys.slice(start, stop),
-            [column.slice(start, size) for column in self.values],
-            [column.slice(start, size) for column in self.raw_key],
-            self.repeats,
-        )
+        return self._each(self.keys.slice(start, stop), lambda column: column.slice(start, stop - start))
 
     def take(self, rows: Any) -> Block:
         """Return these rows (int64 numpy array)."""
         index = index_array(rows)
-        return Block(
-            self.keys.take(rows),
-            [column.take(index) for column in self.values],
-            [column.take(index) for column in self.raw_key],
-            self.repeats,
-        )
+        return self._each(self.keys.take(rows), lambda column: column.take(index))
 
-    def kept(self, mask: Any) -> Block:
-        """Return the rows at which a boolean numpy mask is true."""
-        if bool(mask.all()):
+    def unpacked(self) -> Block:
+        """Return the rows with their values as columns. Raises: UnpackError."""
+        if self.packed is None:
             return self
-        arrow = bool_array(mask)
+        rows, unpack = self.packed
+        return Block(self.keys, unpack(rows), self.raw_key, self.repeats)
+
+    def _each(self, keys: Keys, chosen: Callable[[pa.Array], pa.Array]) -> Block:
         return Block(
-            self.keys.kept(mask),
-            [column.filter(arrow) for column in self.values],
-            [column.filter(arrow) for column in self.raw_key],
+            keys,
+            [chosen(column) for column in self.values],
+            [chosen(column) for column in self.raw_key],
             self.repeats,
+            None if self.packed is None else (chosen(self.packed[0]), self.packed[1]),
         )
 
 
@@ -136,7 +139,12 @@ def joined_blocks(parts: Sequence[Block]) -> Block:
         [pa.concat_arrays(unified(column)) for column in zip(*(part.values for part in parts), strict=True)],
         [pa.concat_arrays(unified(column)) for column in zip(*(part.raw_key for part in parts), strict=True)],
         frozenset().union(*(part.repeats for part in parts)),
+        _joined_packed([part.packed for part in parts if part.packed is not None]),
     )
+
+
+def _joined_packed(parts: Sequence[tuple[pa.Array, Unpack]]) -> tuple[pa.Array, Unpack] | None:
+    return (pa.concat_arrays([rows for rows, _ in parts]), parts[0][1]) if parts else None
 
 
 def guarded_blocks(
@@ -190,7 +198,10 @@ def _blocks(batches: Iterable[pa.RecordBatch], layout: Layout, counts: SideCount
         batch, keys = _drop_nulls(batch, keys, layout, counts)
         if len(keys):
             raw_key = [batch.column(column.name) for column in layout.key] if layout.raw_keys else []
-            yield Block(keys, [batch.column(name) for name in layout.values], raw_key)
+            if layout.unpack is None:
+                yield Block(keys, [batch.column(name) for name in layout.values], raw_key)
+            else:
+                yield Block(keys, [], raw_key, packed=(batch.column(PACKED_COLUMN), layout.unpack))
 
 
 def _keys(batch: pa.RecordBatch, layout: Layout) -> Keys:

@@ -21,6 +21,8 @@ REFUSED_COLUMN = "\x00refused"
 """Name of the extra text column that holds the code of the first value refused in a row; NULL where none was."""
 VALUE_CODES = "DELTA_VALUE_"
 """How the codes of refusals begin that are of one value, and not of its column or of the whole data set."""
+PACKED_COLUMN = "\x00packed"
+"""All value columns of a row as the bytes in which they came; equal bytes on both sides are equal values."""
 KEY_BYTES = "\x00key"
 """Name of the extra large_binary column that holds the key bytes of a row on its way through a sort."""
 

@@ -17,6 +17,7 @@ from airflow_delta_provider.adapters.side import (
     Cancellable,
     Column,
     Order,
+    Packing,
     Proving,
     RangeCost,
     Request,
@@ -25,6 +26,7 @@ from airflow_delta_provider.adapters.side import (
     Together,
 )
 from airflow_delta_provider.core.errors import DeltaError, SideReadError
+from airflow_delta_provider.core.stream import Unpack
 from airflow_delta_provider.core.types import LogicalType
 from airflow_delta_provider.engine.paced import paced, paced_rows
 
@@ -183,6 +185,26 @@ def together(source: Side, target: Side, requests: tuple[Request, Request]) -> t
     one, other = (side.inner if isinstance(side, NamedSide) else side for side in (source, target))
     found = one.together(requests[0], other, requests[1]) if isinstance(one, Together) else None
     return found or requests
+
+
+def packed(source: Side, target: Side, requests: tuple[Request, Request]) -> tuple[Request, Request]:
+    """Return the requests of both sides, with packed values where both sides can leave them so."""
+    one, other = (side.inner if isinstance(side, NamedSide) else side for side in (source, target))
+    found = one.packed(requests[0], other, requests[1]) if isinstance(one, Packing) else None
+    return found or requests
+
+
+def unpacker(name: str, side: Side, request: Request) -> Unpack | None:
+    """Return what unpacks the rows of a read, or None where they are not packed."""
+    inner = side.inner if isinstance(side, NamedSide) else side
+    if not request.packed or not isinstance(inner, Packing):
+        return None
+
+    def unpack(rows: pa.Array) -> list[pa.Array]:
+        with named(name):
+            return inner.unpack(request, rows)
+
+    return unpack
 
 
 @contextmanager

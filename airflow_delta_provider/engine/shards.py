@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,7 +26,7 @@ from airflow_delta_provider.core.rawcompare import RawWriter
 from airflow_delta_provider.core.recorded import canonical
 from airflow_delta_provider.core.rules import Typed
 from airflow_delta_provider.engine.manners import records_at_most, too_different
-from airflow_delta_provider.engine.named import canceller, together
+from airflow_delta_provider.engine.named import canceller, packed, together, unpacker
 from airflow_delta_provider.engine.narrow import Narrowed
 from airflow_delta_provider.engine.opened import Opened
 from airflow_delta_provider.engine.prefetch import Nothing, Prefetched
@@ -37,16 +37,26 @@ SIDES = ("source", "target")
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Where the rows of a shard come from: a sorted file, the buckets that fingerprints left, or the whole range."""
+    """Where the rows of a shard come from: a sorted file, the buckets that fingerprints left, or the whole range.
+
+    ``packs``: values may stay the bytes in which they came until they are seen to differ.
+    """
 
     spilled: Mapping[str, Path]
     narrowed: Narrowed | None = None
+    packs: bool = True
 
     def requests(self, opened: Opened, key_range: KeyRange, unsorted: set[str]) -> dict[str, Request]:
-        """Return what is asked of both sides, which share work where they can and nothing was sorted or narrowed."""
+        """Return what is asked of both sides, which share work and leave values packed where they can."""
         asked = tuple(opened.request(name, key_range, ordered=name not in unsorted) for name in SIDES)
-        if not self.spilled and self.narrowed is None and not unsorted:
+        if self.spilled or unsorted:
+            return dict(zip(SIDES, asked, strict=True))
+        if self.narrowed is None:
             asked = together(opened.source, opened.target, (asked[0], asked[1]))
+        columns = opened.comparison.columns
+        behind = {len(each.columns) - len(each.key) for each in asked}
+        if self.packs and behind == {len(columns)} and not any(column.rules for column in columns):
+            asked = packed(opened.source, opened.target, (asked[0], asked[1]))
         return dict(zip(SIDES, asked, strict=True))
 
     def started(
@@ -87,12 +97,13 @@ def compare_shard(
     records_max = most if stops else records_max
     hoped = {name for name in SIDES if name not in spilled and opened.order(name) is Order.HOPED}
     unsorted = {name for name in SIDES if name not in spilled and opened.order(name) is Order.NONE}
+    packs = True
     while True:
-        start = file.tell()
+        start, read = file.tell(), _Read(spilled, narrowed, packs)
         try:
-            return _compare_once(
-                opened, key_range, file, unsorted, _Read(spilled, narrowed), progress, folder, records_max
-            )
+            return _compare_once(opened, key_range, file, unsorted, read, progress, folder, records_max)
+        except stream.UnpackError:
+            packs = False
         except UnsortedStreamError as error:
             if error.where not in hoped - unsorted:
                 raise
@@ -133,7 +144,7 @@ def _compare_once(
         )
 
         def blocks(name: str, batches: Iterator[pa.RecordBatch], counts: stream.SideCounts) -> Iterator[stream.Block]:
-            layout = opened.layout(name, key_range)
+            layout = replace(opened.layout(name, key_range), unpack=unpacker(name, opened.side(name), requests[name]))
             if progress is not None and name in unsorted:
                 batches = watched(batches, lambda: progress(tally.source.rows, tally.target.rows))
             return stream.guarded_blocks(batches, layout, counts, ordered=name not in unsorted, folder=folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -86,6 +86,28 @@ class Bound:
 
     term: Statement
     exact: bool
+
+
+@runtime_checkable
+class PackingDialect(Protocol):
+    """A dialect whose rows can stay the bytes in which they came, as ``Packing`` says of sides."""
+
+    def packs(self, mine: ReadColumn, theirs: ReadColumn) -> bool:
+        """Tell whether equal bytes of two columns are equal values, and no value of them is ever refused."""
+
+    def fetch_packed(
+        self,
+        connection: Any,
+        statement: Statement,
+        columns: tuple[ReadColumn, ...],
+        heads: int,
+        rows: int,
+        payload_bytes: int,
+    ) -> Iterator[list[pa.Array]]:
+        """As ``Dialect.fetch``, with all columns behind the first ``heads`` as one binary array."""
+
+    def unpack(self, columns: tuple[ReadColumn, ...], rows: pa.Array) -> list[pa.Array]:
+        """Return the columns of such a binary array. Raises: UnpackError, and the driver's own errors."""
 
 
 class Dialect(Spelling, ABC):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
 from decimal import Decimal
 from typing import Any
 
@@ -28,8 +28,17 @@ from airflow_delta_provider.adapters.dialects.postgresql_literals import literal
 from airflow_delta_provider.adapters.dialects.postgresql_types import Native, bool_column
 from airflow_delta_provider.adapters.dialects.statement import Statement, Value, sql
 from airflow_delta_provider.adapters.load import Explained, Load
-from airflow_delta_provider.adapters.pgcopy import FormError, decode, open_copy
+from airflow_delta_provider.adapters.pgcopy import (
+    Block,
+    CarrierClashError,
+    FormError,
+    decode,
+    decode_heads,
+    decode_tails,
+    open_copy,
+)
 from airflow_delta_provider.core.errors import DeltaError, SideMissingError, SideReadError, shown
+from airflow_delta_provider.core.stream import UnpackError
 
 SETTINGS = {
     "TimeZone": "UTC",
@@ -48,6 +57,8 @@ SAMPLE_GUARD = 8
 SAMPLE_SEED = 7
 SAMPLE_PARTS = 1 << 30
 SAVEPOINT = "delta_read"
+REFUSABLE = ("interval",)
+"""Forms of which some values have no logical value: they are looked at even where both sides have the same bytes."""
 _MISSING_CLASSES = ("42", "3F")
 """SQLSTATE classes of a name, a right or a query that does not fit; their texts hold names only."""
 
@@ -126,8 +137,42 @@ class PostgresqlDialect(Dialect):
         A copy takes no parameters, so values are written as literals by the driver's own quoting. A savepoint keeps the
         snapshot where the read is cancelled.
         """
-        text = self.written(connection, statement)
         forms = [column.native.form for column in columns]
+        with closing(self._blocks(connection, statement, rows, payload_bytes)) as blocks:
+            for block in blocks:
+                yield from decode(block, forms)
+
+    def packs(self, mine: ReadColumn, theirs: ReadColumn) -> bool:
+        """Tell whether two columns come in one form, which may be long: a number of any scale has the same bytes."""
+        one, other = mine.native.form, theirs.native.form
+        return one.name == other.name and one.name not in REFUSABLE and one.item is None and other.item is None
+
+    def fetch_packed(
+        self,
+        connection: Any,
+        statement: Statement,
+        columns: tuple[ReadColumn, ...],
+        heads: int,
+        rows: int,
+        payload_bytes: int,
+    ) -> Iterator[list[pa.Array]]:
+        """Yield the first columns as arrays and the rest of each row as it came."""
+        forms = [column.native.form for column in columns]
+        with closing(self._blocks(connection, statement, rows, payload_bytes)) as blocks:
+            for block in blocks:
+                yield from decode_heads(block, forms, heads)
+
+    def unpack(self, columns: tuple[ReadColumn, ...], rows: pa.Array) -> list[pa.Array]:
+        """Return the columns of the rest of some rows."""
+        try:
+            return decode_tails(rows, [column.native.form for column in columns])
+        except CarrierClashError as error:
+            raise UnpackError from error
+
+    def _blocks(
+        self, connection: Any, statement: Statement, rows: int, payload_bytes: int
+    ) -> Generator[Block, None, None]:
+        text = self.written(connection, statement)
         connection.execute(f"SAVEPOINT {SAVEPOINT}")
         if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
             connection.execute("SET LOCAL client_encoding = 'SQL_ASCII'")  # else text that is no UTF-8 fails
@@ -136,8 +181,7 @@ class PostgresqlDialect(Dialect):
         )
         ended = False
         try:
-            for block in copy.blocks(rows, payload_bytes):
-                yield from decode(block, forms)
+            yield from copy.blocks(rows, payload_bytes)
             ended = True
         except self.driver_errors():
             ended = True

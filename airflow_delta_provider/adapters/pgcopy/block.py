@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_delta_provider.adapters.pgcopy.arrays import array_array
-from airflow_delta_provider.adapters.pgcopy.cells import PAD, Cells, Ints, Mask, gather
+from airflow_delta_provider.adapters.pgcopy.cells import PAD, Cells, Ints, Mask, gather, slices
 from airflow_delta_provider.adapters.pgcopy.form import Form, FormError
 from airflow_delta_provider.adapters.pgcopy.values import FIXED, CarrierClashError
 from airflow_delta_provider.adapters.pgcopy.variables import variable_array
@@ -62,21 +62,59 @@ def decode(block: Block, forms: Sequence[Form]) -> list[list[pa.Array]]:
         return decode(block.cut(0, half), forms) + decode(block.cut(half, block.rows), forms)
 
 
+def decode_heads(block: Block, forms: Sequence[Form], heads: int) -> list[list[pa.Array]]:
+    """Return the first columns of the rows as carriers, and what follows them in each row as its bytes, as `decode` does."""
+    try:
+        raw, at = _begun(block, len(forms))
+        columns = [_column(raw, at, block.ends, number, form) for number, form in enumerate(forms[:heads])]
+    except CarrierClashError:
+        half = block.rows // 2
+        parts = (block.cut(0, half), block.cut(half, block.rows))
+        return [found for part in parts for found in decode_heads(part, forms, heads)]
+    if (at > block.ends).any():
+        raise FormError("A row ends before its key does.")
+    return [[*columns, slices(raw, at, block.ends)]]
+
+
+def decode_tails(tails: pa.BinaryArray, forms: Sequence[Form]) -> list[pa.Array]:
+    """Return the columns of bytes that ``decode_heads`` gave. Raises: FormError, CarrierClashError."""
+    bounds = np.frombuffer(tails.buffers()[1], np.int32)[tails.offset : tails.offset + len(tails) + 1].astype(np.int64)
+    data = tails.buffers()[2]
+    part = (
+        b"" if data is None or not len(tails) else data.slice(int(bounds[0]), int(bounds[-1] - bounds[0])).to_pybytes()
+    )
+    raw, bounds = np.frombuffer(part + bytes(PAD), np.uint8), bounds - bounds[0]
+    at = bounds[:-1].copy()
+    columns = [_column(raw, at, bounds[1:], number, form) for number, form in enumerate(forms)]
+    _demand_ends(at, bounds[1:])
+    return columns
+
+
 def _columns(block: Block, forms: Sequence[Form]) -> list[pa.Array]:
-    raw = np.frombuffer(block.data, np.uint8)
-    at = block.starts.copy()
-    ends = block.ends
-    if block.rows and (gather(raw, at, ">i2") != len(forms)).any():
+    raw, at = _begun(block, len(forms))
+    columns = [_column(raw, at, block.ends, number, form) for number, form in enumerate(forms)]
+    _demand_ends(at, block.ends)
+    return columns
+
+
+def _begun(block: Block, count: int) -> tuple[Any, Ints]:
+    """Return the bytes of a block, and where the first column of each row begins."""
+    raw, at = np.frombuffer(block.data, np.uint8), block.starts.copy()
+    if block.rows and (gather(raw, at, ">i2") != count).any():
         raise FormError("A row has another number of columns than was asked for.")
     at += 2
-    columns = []
-    for number, form in enumerate(forms):
-        if block.rows and (at > ends).any():
-            raise FormError(f"Column {number + 1} begins behind the end of its row.")
-        columns.append(_fixed(raw, at, form) if form.name in FIXED else _variable(raw, at, form))
+    return raw, at
+
+
+def _column(raw: Any, at: Ints, ends: Ints, number: int, form: Form) -> pa.Array:
+    if len(at) and (at > ends).any():
+        raise FormError(f"Column {number + 1} begins behind the end of its row.")
+    return _fixed(raw, at, form) if form.name in FIXED else _variable(raw, at, form)
+
+
+def _demand_ends(at: Ints, ends: Ints) -> None:
     if (at != ends).any():
         raise FormError("A row does not end where its last column ends.")
-    return columns
 
 
 def _fixed(raw: Any, at: Ints, form: Form) -> pa.Array:
