@@ -74,7 +74,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
 def _measured(case: Case, runs: int, folder: Path, *, install: bool) -> report.Result:
     """Run every contestant of a case ``runs`` times, turn by turn, so that a busy minute hits all of them."""
     spec = folder / "spec.yaml"
-    spec.write_text(case.specification())
+    strategies = {report.PRODUCT: "auto", **{report.variant(name): name for name in case.strategies}}
     measures: dict[str, list[Measure]] = {}
     skipped = []
     peers: dict[str, list[str]] = {}
@@ -86,15 +86,15 @@ def _measured(case: Case, runs: int, folder: Path, *, install: bool) -> report.R
         peers[peer] = [str(python), str(Path(__file__).with_name("peers.py")), peer, *case.peer_arguments()]
     for _ in range(runs):
         store = folder / "store"
-        one = measure.run(
-            [*measure.PRODUCT, "run", str(spec), "--store", str(store), "--json"], sessions=case.sessions, ends=(0, 1)
-        )
-        shutil.rmtree(store, ignore_errors=True)
-        measures.setdefault(report.PRODUCT, []).append(one)
-        for name, command in case.limits.items():
+        for name, strategy in strategies.items():
+            spec.write_text(case.specification(strategy))
+            command = [*measure.PRODUCT, "run", str(spec), "--store", str(store), "--json"]
+            measures.setdefault(name, []).append(measure.run(command, sessions=case.sessions, ends=(0, 1)))
+            shutil.rmtree(store, ignore_errors=True)
+        for name, command in (case.limits | case.beside).items():
             measures.setdefault(name, []).append(measure.run(command, sessions=case.sessions))
         for name, command in peers.items():
-            if not measures.get(name, [one])[-1].failed or name not in measures:
+            if name not in measures or not measures[name][-1].failed:
                 measures.setdefault(name, []).append(measure.run(command, sessions=case.sessions))
     return report.Result(case, measures, skipped)
 

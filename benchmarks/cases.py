@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from benchmarks import load
 from benchmarks.data import Counts, Shape
 from benchmarks.load import Place
 
+READING = (sys.executable, "-m", "benchmarks.limits")
 START_ROWS = 10_000
 WIDE_COLUMNS = 200
 WIDE_SHARE = 20
@@ -30,7 +31,9 @@ FULL_PEERS = {
 
 @dataclass(frozen=True)
 class Case:
-    """One pair. ``limits``: commands whose slowest is the limit; ``peers``: names of tools."""
+    """One pair. ``limits``: commands whose slowest is the limit; ``peers``: names of tools; ``strategies``: those of the
+    product beside its own choice; ``beside``: other commands that are shown.
+    """
 
     name: str
     source: Place
@@ -41,11 +44,13 @@ class Case:
     limits: dict[str, list[str]]
     peers: tuple[str, ...] = ()
     sessions: tuple[int, ...] = ()
+    strategies: tuple[str, ...] = ()
+    beside: dict[str, list[str]] = field(default_factory=dict)
 
-    def specification(self) -> str:
+    def specification(self, strategy: str = "auto") -> str:
         """Return the specification of the product's run; JSON is YAML."""
         sides = {"source": self.source.side, "target": self.target.side}
-        form: dict[str, Any] = {"name": "benchmark", "key": list(self.source.key), **sides}
+        form: dict[str, Any] = {"name": "benchmark", "key": list(self.source.key), "strategy": strategy, **sides}
         if (self.source.kind, self.target.kind) == ("postgresql", "mysql"):  # whose booleans are numbers
             form["rules"] = {"i": [{"read_as": {"type": "int", "side": "source"}}]}
         return json.dumps(form)
@@ -100,7 +105,11 @@ class Bench:
         peers = FULL_PEERS[source] if source == target and self.peers and shape.key == "dense" else ()
         if shape.key != "dense" and source == target and self.peers:
             peers = tuple(peer for peer in FULL_PEERS[source] if peer == "duckdb-join")
-        return Case(name, places[0], places[1], shape.rows, counts, values, _limits(places), peers, sessions)
+        made = Case(name, places[0], places[1], shape.rows, counts, values, _limits(places), peers, sessions)
+        if (source, target, shape.key) != ("postgresql", "postgresql", "dense"):
+            return made
+        hashing = [*READING, *(_described(place, options={"hashed": True}) for place in places)]
+        return replace(made, strategies=("fast",), beside={"one hash of all rows a side": hashing})
 
     def _files(self, shape: Shape) -> tuple[dict[str, Path], Counts]:
         name = f"{shape.rows}-{shape.key}-{shape.rate}-{shape.columns}"
@@ -122,13 +131,19 @@ class Bench:
 
 def _limits(places: list[Place]) -> dict[str, list[str]]:
     """Return the command that reads both sides at once, or for two kinds one command for each side in key order."""
-    command = [sys.executable, "-m", "benchmarks.limits"]
     if places[0].kind == places[1].kind:
-        return {f"both sides read, {places[0].kind}": [*command, *(_described(place) for place in places)]}
-    return {f"{place.kind} read in key order": [*command, _described(place, ordered=True)] for place in places}
+        return {f"both sides read, {places[0].kind}": [*READING, *(_described(place) for place in places)]}
+    ordered = {"ordered": True}
+    return {
+        f"{place.kind} read in key order": [
+            *READING,
+            _described(place, options=ordered if place.kind == "postgresql" else None),
+        ]
+        for place in places
+    }
 
 
-def _described(place: Place, columns: list[str] | None = None, *, ordered: bool = False) -> str:
+def _described(place: Place, columns: list[str] | None = None, *, options: dict[str, bool] | None = None) -> str:
     form: dict[str, Any] = {
         "kind": place.kind,
         "address": place.address,
@@ -136,6 +151,6 @@ def _described(place: Place, columns: list[str] | None = None, *, ordered: bool 
         "key": list(place.key),
         "columns": columns or [],
     }
-    if ordered and place.kind == "postgresql":
-        form["options"] = {"ordered": True}
+    if options:
+        form["options"] = options
     return json.dumps(form)

@@ -29,8 +29,14 @@ class Result:
     @property
     def right(self) -> bool:
         """True where the product answered rightly each time and the limits could be measured."""
-        own = all(answer(self.case.counts, one) == "right" for one in self.measures[PRODUCT])
+        names = [PRODUCT, *(variant(strategy) for strategy in self.case.strategies)]
+        own = all(answer(self.case.counts, one) == "right" for name in names for one in self.measures[name])
         return own and not any(one.failed for name in self.case.limits for one in self.measures[name])
+
+
+def variant(strategy: str) -> str:
+    """Return how the product is called under a strategy that was asked for."""
+    return f"{PRODUCT}, {strategy}"
 
 
 def answer(counts: Counts, one: Measure) -> str:
@@ -53,7 +59,8 @@ def rows_of(result: Result) -> list[tuple[str, ...]]:
     cpu = sum(median(result.measures[name], "cpu_s") for name in limits)
     rows = []
     for name, measures in result.measures.items():
-        said = "" if name in limits and not measures[-1].failed else answer(result.case.counts, measures[-1])
+        silent = (name in limits or name in result.case.beside) and not measures[-1].failed
+        said = "" if silent else answer(result.case.counts, measures[-1])
         client, server = median(measures, "client_cpu_s"), median(measures, "server_cpu_s")
         split = f"{client:.2f} + {server:.2f}" if result.case.sessions else f"{client:.2f}"
         mine = median(measures, "wall_s")

@@ -55,6 +55,19 @@ def test_the_parts_are_measured_beside_what_they_could_cost_at_least():
     assert all(float(row[1]) > 0 and float(row[4]) > 0 for row in rows)
 
 
+@pytest.mark.slow
+def test_growth_is_measured_and_pairs_are_kept_where_a_folder_is_given(tmp_path):
+    """A pair that is made anew for each look at it takes longer than the look."""
+    command = [sys.executable, "-m", "benchmarks.growth", "--rows", "2000", "--rates", "0.05", "--keys", "skewed",
+               "--wide-rows", "--folder", str(tmp_path)]  # fmt: skip
+    for _ in range(2):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split()[:5] == ["2,000", "skewed", "10", "5.0%", "221"]
+    names = {path.name for path in tmp_path.glob("2000-*")}
+    assert names == {f"2000-skewed-0.05-9{end}" for end in (".json", "-source.parquet", "-target.parquet")}
+
+
 def test_the_damage_that_is_counted_is_the_damage_that_is_done():
     """The counts that every answer is held to are taken from the generator: they are checked by hand once."""
     sys.path.insert(0, str(ROOT))
