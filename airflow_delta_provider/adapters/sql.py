@@ -108,10 +108,10 @@ class SqlSide(SqlFingerprints):
         statement = self._select(relation, terms, request)
         with self._refusals():
             limits = (request.batch_rows, request.batch_bytes)
-            if request.packed and isinstance(self._dialect, PackingDialect):
+            if request.packed:
                 heads = len(request.key)
                 names = [*names[:heads], PACKED_COLUMN]
-                batches = self._dialect.fetch_packed(self._connection, statement, columns, heads, *limits)
+                batches = self._packing().fetch_packed(self._connection, statement, columns, heads, *limits)
             else:
                 batches = self._dialect.fetch(self._connection, statement, columns, *limits)
             for arrays in batches:
@@ -134,7 +134,12 @@ class SqlSide(SqlFingerprints):
         """As ``Packing.unpack``."""
         columns = self._readable(request.columns[len(request.key) :])
         with self._refusals():
-            return self._dialect.unpack(columns, rows) if isinstance(self._dialect, PackingDialect) else []
+            return self._packing().unpack(columns, rows)
+
+    def _packing(self) -> PackingDialect:
+        if not isinstance(self._dialect, PackingDialect):
+            raise SideReadError(f"{self.where}: {self.kind} packs no rows.", where=self.where)
+        return self._dialect
 
     def _filtered_here(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Read what the filter uses too, and evaluate it over each batch."""

@@ -18,7 +18,7 @@ from airflow_delta_provider.core.keyset import bool_numpy, index_array
 from airflow_delta_provider.core.rawcompare import RawWriter
 from airflow_delta_provider.core.recorded import Comparison
 from airflow_delta_provider.core.recording import Cells, Differing, Records, unparsed
-from airflow_delta_provider.core.rowpairs import RowPairs, every_row, paired_rows, unlike
+from airflow_delta_provider.core.rowpairs import RowPairs, every_row, paired_rows
 from airflow_delta_provider.core.stream import Block, SideCounts
 
 RECORD_ROWS = 16_384
@@ -208,7 +208,7 @@ class _Worker:
         """Compare rows that pair up, column by column; count and record nothing."""
         alike = 0
         if source.packed is not None and target.packed is not None:
-            rows = unlike(pairs, source.packed[0], target.packed[0])
+            rows = pairs.unlike(source.packed[0], target.packed[0])
             alike = len(pairs) - len(rows)
             source, target = source.take(pairs.source[rows]), target.take(pairs.target[rows])
             pairs = every_row(len(rows))

@@ -45,19 +45,17 @@ class RowPairs:
             return False
         return all(source.slice(here, size).equals(target.slice(there, size)) for here, there, size in self.runs)
 
-
-def unlike(pairs: RowPairs, source: pa.Array, target: pa.Array) -> Any:
-    """Return the numbers of the pairs (int64 numpy) whose values in one column without NULLs are not equal."""
-    if pairs.runs is None:
-        mine, other = pairs.columns(source, target)
-        return flat_true(pc.not_equal(mine, other))
-    found, number = [np.zeros(0, np.int64)], 0
-    for here, there, size in pairs.runs:
-        mine, other = source.slice(here, size), target.slice(there, size)
-        if not mine.equals(other):
-            found.append(flat_true(pc.not_equal(mine, other)) + number)
-        number += size
-    return np.concatenate(found)
+    def unlike(self, source: pa.Array, target: pa.Array) -> Any:
+        """Return the numbers of the pairs (int64 numpy) whose values in one column without NULLs are not equal."""
+        if self.runs is None:
+            return flat_true(pc.not_equal(*self.columns(source, target)))
+        found, number = [np.zeros(0, np.int64)], 0
+        for here, there, size in self.runs:
+            mine, other = source.slice(here, size), target.slice(there, size)
+            if not mine.equals(other):
+                found.append(flat_true(pc.not_equal(mine, other)) + number)
+            number += size
+        return np.concatenate(found)
 
 
 def every_row(count: int) -> RowPairs:

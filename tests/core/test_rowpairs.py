@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_delta_provider.core import rowpairs
 from airflow_delta_provider.core.keyset import Keys
-from airflow_delta_provider.core.rowpairs import every_row, paired_rows, unlike
+from airflow_delta_provider.core.rowpairs import every_row, paired_rows
 from airflow_delta_provider.core.types import LogicalType
 
 INT = LogicalType("int")
@@ -37,7 +37,7 @@ def test_pairs_and_their_values_are_those_of_equal_keys(here, there, changed, ru
     equal = not changed.intersection(both)
     assert pairs.surely_equal(ours, theirs) is (equal and pairs.runs is not None)
     expected = [number for number, key in enumerate(both) if key in changed]
-    assert unlike(pairs, ours.cast(pa.binary()), theirs.cast(pa.binary())).tolist() == expected
+    assert pairs.unlike(ours.cast(pa.binary()), theirs.cast(pa.binary())).tolist() == expected
     if run_rows == 1 and both:
         assert pairs.runs is not None
 

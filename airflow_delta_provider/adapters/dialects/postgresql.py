@@ -143,7 +143,10 @@ class PostgresqlDialect(Dialect):
                 yield from decode(block, forms)
 
     def packs(self, mine: ReadColumn, theirs: ReadColumn) -> bool:
-        """Tell whether two columns come in one form, which may be long: a number of any scale has the same bytes."""
+        """Tell whether two columns come in one form of which no value is refused.
+
+        Declared bounds say nothing of the bytes: a number is its digits and the places that were written.
+        """
         one, other = mine.native.form, theirs.native.form
         return one.name == other.name and one.name not in REFUSABLE and one.item is None and other.item is None
 
