@@ -223,8 +223,7 @@ def _hook_address(connection: Any, conn_id: str) -> str:
         raise SideSchemeError(f"{known}.", where="conn_id")
     try:
         url = getattr(connection.get_hook(), "sqlalchemy_url", None)
-    # Airflow's base hook raises NotImplementedError for ``sqlalchemy_url`` where a hook gives none
-    except (AirflowException, NotImplementedError, ImportError, ValueError) as error:
+    except (AirflowException, NotImplementedError, ImportError, ValueError) as error:  # the second: a hook without URL
         raise SideSchemeError(
             f"{known}, and its hook gives no address ({type(error).__name__}).", where="conn_id"
         ) from None

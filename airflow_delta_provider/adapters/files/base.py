@@ -252,8 +252,7 @@ def converting(file: SideFile, name: str) -> Iterator[None]:
         raise type(error)(
             f"{file.name}, column {shown(name)}: {error.message}", where=f"{file.name}: {name}"
         ) from error
-    # pyarrow raises the second where it has no conversion between two types: values of the file decide which it meets
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:  # the latter: no conversion of such types
         raise SideFileError(
             f"{file.name}, column {shown(name)} cannot be read.", where=f"{file.name}: {name}"
         ) from error

@@ -205,5 +205,5 @@ class IcebergSide(TableSide):
         from pyiceberg import exceptions
 
         known = [each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)]
-        # pyiceberg raises the last four itself: for metadata of a wrong shape, and for parts of the format that it lacks
-        return (*known, ValueError, TypeError, KeyError, NotImplementedError)
+        # the first three: pyiceberg met metadata of a wrong shape
+        return (*known, ValueError, TypeError, KeyError, NotImplementedError)  # the last: a part of the format it lacks

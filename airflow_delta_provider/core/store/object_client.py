@@ -40,7 +40,7 @@ SCHEMES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
 _ENDPOINTS = ("endpoint", "base_url", "aws_endpoint", "azure_storage_endpoint", "google_base_url")
 _STATUS = re.compile(r"status(?: code)?:? (\d{3})\b")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
-_UNABLE = {"NotSupportedError", "NotImplementedError"}
+_UNABLE = {"NotSupportedError", "NotImplementedError"}  # the client raises them for the storage, by these names
 """Names of the client's errors where a storage has no conditional create: the store is then refused as not write-once."""
 _used_in: list[int] = []
 
