@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+
+import servers
 
 from airflow_delta_provider.adapters.open import open_side
 from airflow_delta_provider.adapters.writers.base import Writer
@@ -172,19 +173,7 @@ def _postgresql(uri: str) -> Iterator[Callable[..., list[tuple[Any, ...]]]]:
 
 @contextmanager
 def _mysql(uri: str) -> Iterator[Callable[..., list[tuple[Any, ...]]]]:
-    import pymysql
-
-    parts = urlsplit(uri)
-    connection = pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
-        database=unquote(parts.path[1:]),
-        charset="utf8mb4",
-        autocommit=True,
-        ssl_disabled=True,
-    )
+    connection = servers.mysql_connection(uri, ssl_disabled=True)
 
     def run(text: str, values: Any = None) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:

@@ -14,7 +14,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -35,6 +36,7 @@ __all__ = [
     "installed",
     "lacking",
     "mariadb",
+    "mysql_connection",
     "postgresql",
     "redis",
     "require",
@@ -85,6 +87,23 @@ def postgresql(*, linguistic: bool = False, options: tuple[str, ...] = ()) -> It
     builds = servers.postgresql_programs()
     with servers.postgresql(builds[-1] if linguistic else builds[0], options=options) as server:
         yield server
+
+
+def mysql_connection(uri: str, **options: Any) -> Any:
+    """Connect to the database of an address as somebody beside the package does; what is written is seen at once."""
+    import pymysql
+
+    parts = urlsplit(uri)
+    return pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        database=unquote(parts.path[1:]) or None,
+        charset="utf8mb4",
+        autocommit=True,
+        **options,
+    )
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import ceph
 import proxy as proxies
 import psycopg
-import pymysql
 import pytest
 import servers
 from celery_set import celery_set
@@ -61,17 +60,7 @@ def write_source(uri: str, rows: int) -> None:
 
 @contextmanager
 def mysql(uri: str) -> Iterator[Any]:
-    parts = urlsplit(uri)
-    with closing(
-        pymysql.connect(
-            host="127.0.0.1",
-            port=parts.port or 0,
-            user=parts.username,
-            password=parts.password or "",
-            database=parts.path[1:],
-            autocommit=True,
-        )
-    ) as connection:
+    with closing(servers.mysql_connection(uri)) as connection:
         yield connection.cursor()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import servers
 from cases.canonical import canonical
 from cases.engines import FILES, SideCase, column_type, required_type
 from cases.files import write_csv, write_jsonl, write_parquet
@@ -231,19 +232,8 @@ def _postgresql_extras(connection: Any, name: str, side: SideCase) -> str:
 @contextmanager
 def mysql_connection(uri: str) -> Iterator[Any]:
     """Connect to MariaDB for writing: UTC, strict, but all-zero dates allowed."""
-    import pymysql
-
-    parts = urlsplit(uri)
-    connection = pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
-        database=unquote(parts.path[1:]),
-        charset="utf8mb4",
-        autocommit=True,
-        init_command="SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES'",
-    )
+    setting = "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES'"
+    connection = servers.mysql_connection(uri, init_command=setting)
     try:
         yield connection
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import servers
 from differential.catalog import LABELS, Declared
 from differential.model import INFINITIES, NS, canonical, date_text, plain, stamp_text
 
@@ -88,22 +89,12 @@ class Loader:
         return {"uri": uri, "table": f"public.{table.name}"}
 
     def _mysql(self, table: Table, folder: Path) -> dict[str, Any]:
-        import pymysql
-
         uri = self._uri("mysql")
         parts = urlsplit(uri)
         connection = self._open.get("mysql")
         if connection is None:
-            connection = pymysql.connect(
-                host=parts.hostname,
-                port=parts.port or 3306,
-                user=unquote(parts.username or ""),
-                password=unquote(parts.password or ""),
-                database=unquote(parts.path[1:]),
-                charset="utf8mb4",
-                autocommit=True,
-                init_command="SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES'",
-            )
+            setting = "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES'"
+            connection = servers.mysql_connection(uri, init_command=setting)
             self._stack.callback(connection.close)
             self._open["mysql"] = connection
         labels = "enum (" + ", ".join(f"'{label}'" for label in LABELS) + ") COLLATE utf8mb4_bin"

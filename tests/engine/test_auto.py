@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import psycopg
-import pymysql
 import pytest
+import servers
 
 from airflow_delta_provider.adapters.fingerprints import Form
 from airflow_delta_provider.adapters.open import open_side
@@ -89,20 +88,12 @@ def test_what_has_rules_is_streamed_over_any_link(pair, many, monkeypatch):
 
 def test_the_way_from_a_server_is_weighed_and_timed(pair, mariadb_database):
     """Row bytes come from the rows themselves: 1 digit, 4 letters, their length in front and what parts them."""
-    parts = urlsplit(mariadb_database)
     with (
-        pymysql.connect(
-            host=parts.hostname or "",
-            port=parts.port or 0,
-            user=parts.username,
-            password=unquote(parts.password or ""),
-            database=parts.path[1:],
-        ) as connection,
+        servers.mysql_connection(mariadb_database) as connection,
         connection.cursor() as cursor,
     ):
         cursor.execute("CREATE TABLE target (id bigint PRIMARY KEY, a bigint, t text CHARACTER SET utf8mb4)")
         cursor.execute("INSERT INTO target VALUES (1, 5, 'text'), (2, 6, 'text')")
-        connection.commit()
     for uri, table in ((pair["source"]["uri"], "source"), (mariadb_database, "target")):
         side = open_side(SideSpec(uri=uri, table=table))
         found = side.link(FORMS, 1 << 20)

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import duckdb
 import psycopg
-import pymysql
 import pytest
+import servers
 
 from airflow_delta_provider.adapters.dialects import duckdb_digests, mysql_digests, postgresql_digests
 from airflow_delta_provider.adapters.dialects.statement import sql
@@ -59,18 +59,8 @@ class Pair:
             with psycopg.connect(self.uri, autocommit=True) as connection:
                 cursor = connection.execute(statement.encode())
                 return cursor.fetchall() if cursor.description else []
-        parts = urlsplit(self.uri)
         with (
-            closing(
-                pymysql.connect(
-                    host=parts.hostname or "",
-                    port=parts.port or 0,
-                    user=parts.username,
-                    password=unquote(parts.password or ""),
-                    database=parts.path[1:],
-                    autocommit=True,
-                )
-            ) as connection,
+            closing(servers.mysql_connection(self.uri)) as connection,
             connection.cursor() as cursor,
         ):
             cursor.execute(statement)

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import servers
 from memory_side import MemorySide, opener, spec_form, typed
 from servers import SLOW
 
@@ -43,7 +44,6 @@ def kind_of(uri: str) -> str:
 
 def execute(uri: str, *statements: str) -> None:
     """Run statements on a server, over a connection of somebody else."""
-    parts = urlsplit(uri)
     if kind_of(uri) == "postgresql":
         import psycopg
 
@@ -51,15 +51,7 @@ def execute(uri: str, *statements: str) -> None:
             for statement in statements:
                 connection.execute(statement.encode())
         return
-    import pymysql
-
-    connection = pymysql.connect(
-        host="127.0.0.1",
-        port=parts.port or 0,
-        user=parts.username,
-        password=parts.password or "",
-        database=parts.path[1:],
-    )
+    connection = servers.mysql_connection(uri)
     try:
         with connection.cursor() as cursor:
             for statement in statements:
