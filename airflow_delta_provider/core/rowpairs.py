@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 from airflow_delta_provider.core.arrays import bool_array
 from airflow_delta_provider.core.keyset import Keys, flat_true
 
-RUN_ROWS = 256
-"""Average length from which on runs of paired rows are compared where they are, as cutting rows out costs more."""
+RUN_ROWS = 512
+"""Average length from which on runs of paired rows are compared where they are, as cutting rows out costs more: measured
+over a whole number and a text, where it takes 0.9 times as long; for texts alone that is so from 256 on.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,9 @@ DRAIN_ROWS = 1 << 20
 _DATA, _MESSAGE_HEAD = ord("d"), 5
 _ROW_HEAD = _MESSAGE_HEAD + 2
 LEAP_BYTES = 16_384
-"""Bytes at hand from which on rows are counted off in vectors."""
+"""Bytes at hand from which on rows are counted off in vectors: measured, 0.6 times as long as one by one; with 4 KiB 2.6
+times, with 1 MiB 0.14 times.
+"""
 _QUIET = frozenset(b"12HNSAC")
 """Messages that carry nothing for us: completions, notices, settings, notifications."""
 
